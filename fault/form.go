@@ -1,0 +1,215 @@
+package fault
+
+import (
+	"encoding/json"
+	"net/http"
+	"sort"
+
+	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+)
+
+// Dialect is how a slot spells its business failures.
+type Dialect uint8
+
+// The dialects.
+const (
+	// PersistenceDialect: a tool result with isError and {"error":{code,message}} (persistence.v1, section 2).
+	PersistenceDialect Dialect = iota
+	// PlainDialect: a tool result with isError and {code,message}. For operations outside the four slots' own
+	// contracts.
+	PlainDialect
+)
+
+// Surface is where an operation was called.
+type Surface string
+
+// The surfaces.
+const (
+	Tool     Surface = "tool"
+	Resource Surface = "resource"
+	Prompt   Surface = "prompt"
+	List     Surface = "list"    // a listing, or another method without an operation
+	Command  Surface = "command" // the command line, in the process that owns the store
+)
+
+// Era is the protocol generation of the client.
+type Era string
+
+// The eras.
+const (
+	Stateless Era = "stateless" // 2026-07-28 and later
+	Legacy    Era = "legacy"    // 2025-11-25 and before: initialize and sessions
+)
+
+// JSON-RPC codes. -32000 to -32019 are ours, -32020 and below belong to the protocol.
+const (
+	rpcParse           = -32700
+	rpcInvalidRequest  = -32600
+	rpcMethodNotFound  = -32601
+	rpcInvalidParams   = -32602
+	rpcInternal        = -32603
+	rpcNotFoundLegacy  = -32002 // resource not found, until 2025-11-25
+	rpcDenied          = -32001
+	rpcRateLimited     = -32010
+	rpcAuthBackend     = -32013
+	rpcOverloaded      = -32014
+	rpcHeaderMismatch  = -32020
+	rpcMissingAbility  = -32021
+	rpcUnknownVersion  = -32022
+	rpcRequestCanceled = -32015
+)
+
+// Form is a fault on the wire. Exactly one of Tool and RPC is meaningful: Tool when ToolError is set.
+type Form struct {
+	// ToolError: the answer is a tool result with isError, structuredContent Tool and the same JSON as text.
+	ToolError bool
+	Tool      json.RawMessage
+	// RPC, Message and Data are a JSON-RPC error. Data is nil when there is none.
+	RPC     int
+	Message string
+	Data    json.RawMessage
+	// HTTP is the status of the HTTP answer that carries it on the MCP endpoint.
+	HTTP int
+}
+
+// Form gives the wire form of e for a slot's dialect, a surface and an era.
+func (e *Error) Form(d Dialect, s Surface, era Era) Form {
+	if e.business() {
+		if s == Tool || s == Command {
+			return Form{ToolError: true, Tool: e.toolBody(d).AppendJSON(nil), HTTP: http.StatusOK}
+		}
+		return e.resourceForm(era)
+	}
+	return e.protocolForm(era)
+}
+
+// business tells whether e is a failure of the operation itself, not of the protocol around it.
+func (e *Error) business() bool {
+	switch e.Code {
+	case InvalidRequest, NotFound, PolicyDenied, RevisionConflict, IdempotencyConflict, QuotaExceeded, TransferIncomplete,
+		IntegrityError, UnsupportedFormat, RetentionBlocked, Busy, StoreUnavailable:
+		return true
+	}
+	return false
+}
+
+// pair is {"code":...,"message":...}.
+func (e *Error) pair() canonjson.Value {
+	return canonjson.Object(
+		canonjson.M("code", canonjson.String(string(e.Code))),
+		canonjson.M("message", canonjson.String(e.Message)))
+}
+
+// toolBody is the structuredContent of a failed tool call.
+func (e *Error) toolBody(d Dialect) canonjson.Value {
+	if d == PersistenceDialect {
+		return canonjson.Object(canonjson.M("error", e.pair()))
+	}
+	return e.pair()
+}
+
+// resourceForm is a business failure where there is no tool result to put it in (persistence.v1, section 7).
+func (e *Error) resourceForm(era Era) Form {
+	f := Form{Message: e.Message, Data: canonjson.Object(canonjson.M("error", e.pair())).AppendJSON(nil), HTTP: http.StatusOK}
+	switch e.Code {
+	case NotFound:
+		f.RPC = rpcInvalidParams
+		if era == Legacy {
+			f.RPC = rpcNotFoundLegacy
+		}
+	case PolicyDenied:
+		f.RPC = rpcDenied
+	case InvalidRequest:
+		f.RPC = rpcInvalidParams
+	default:
+		f.RPC = rpcInternal
+	}
+	return f
+}
+
+// protocolForm is the form of everything that is not a business failure.
+func (e *Error) protocolForm(era Era) Form {
+	f := Form{Message: e.Message, HTTP: http.StatusOK}
+	word := ""
+	switch e.Code {
+	case UnauthorizedKey:
+		f.RPC, f.HTTP, word = rpcDenied, http.StatusUnauthorized, string(e.Code)
+	case RateLimited:
+		f.RPC, f.HTTP, word = rpcRateLimited, http.StatusTooManyRequests, string(e.Code)
+	case Overloaded:
+		f.RPC, f.HTTP, word = rpcOverloaded, http.StatusServiceUnavailable, string(e.Code)
+	case AuthBackend:
+		f.RPC, f.HTTP, word = rpcAuthBackend, http.StatusServiceUnavailable, string(e.Code)
+	case ParseError:
+		f.RPC, f.HTTP = rpcParse, http.StatusBadRequest
+	case InvalidMessage:
+		f.RPC, f.HTTP = rpcInvalidRequest, http.StatusBadRequest
+	case MethodNotFound:
+		f.RPC, f.HTTP = rpcMethodNotFound, http.StatusNotFound
+	case InvalidParams:
+		f.RPC, f.HTTP = rpcInvalidParams, http.StatusBadRequest
+	case UnknownTool, UnknownPrompt:
+		f.RPC = rpcInvalidParams
+	case UnknownResource:
+		f.RPC = rpcInvalidParams
+		if era == Legacy {
+			f.RPC = rpcNotFoundLegacy
+		}
+	case HeaderMismatch:
+		f.RPC, f.HTTP = rpcHeaderMismatch, http.StatusBadRequest
+	case UnsupportedVersion:
+		f.RPC, f.HTTP = rpcUnknownVersion, http.StatusBadRequest
+	case MissingCapability:
+		f.RPC, f.HTTP = rpcMissingAbility, http.StatusBadRequest
+	case Cancelled:
+		f.RPC = rpcRequestCanceled
+	default:
+		f.RPC, f.HTTP, word = rpcInternal, http.StatusInternalServerError, string(Internal)
+	}
+	f.Data = e.data(word)
+	return f
+}
+
+// data is the data member of a protocol error: the machine word, the retry time and the details.
+func (e *Error) data(word string) json.RawMessage {
+	var m []canonjson.Member
+	if word != "" {
+		m = append(m, canonjson.M("error", canonjson.String(word)))
+	}
+	if e.RetryAfter > 0 {
+		m = append(m, canonjson.M("retry_after_ms", canonjson.Int(e.RetryAfter.Milliseconds())))
+	}
+	names := make([]string, 0, len(e.Detail))
+	for name := range e.Detail {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		m = append(m, canonjson.M(name, detailValue(e.Detail[name])))
+	}
+	if len(m) == 0 {
+		return nil
+	}
+	return canonjson.Object(m...).AppendJSON(nil)
+}
+
+// detailValue turns the few kinds of values that Detail holds into JSON.
+func detailValue(v any) canonjson.Value {
+	switch v := v.(type) {
+	case string:
+		return canonjson.String(v)
+	case int:
+		return canonjson.Int(int64(v))
+	case bool:
+		return canonjson.Bool(v)
+	case []string:
+		items := make([]canonjson.Value, len(v))
+		for i, s := range v {
+			items[i] = canonjson.String(s)
+		}
+		return canonjson.Array(items...)
+	case canonjson.Value:
+		return v
+	}
+	return canonjson.Null()
+}

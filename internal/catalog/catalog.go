@@ -1,0 +1,311 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+	"github.com/tabellion-mcp/tabellion/policy"
+)
+
+// Endpoint is what one URL path (or one stdio connection) serves: a slot, or everything published.
+type Endpoint string
+
+// All is the endpoint of every published slot: /mcp.
+const All Endpoint = "all"
+
+// Of is the endpoint that serves one slot: /persistence/mcp.
+func Of(s Slot) Endpoint { return Endpoint(s) }
+
+// includes tells whether the endpoint serves the slot.
+func (e Endpoint) includes(s Slot) bool {
+	return s != Operator && (e == All || Endpoint(s) == e)
+}
+
+// Names is how tool names are written on the wire.
+type Names string
+
+// The forms of tool names.
+const (
+	ContractNames Names = "contract" // persistence.get
+	PortableNames Names = "portable" // persistence_get, for clients that refuse dots
+)
+
+// Catalog holds the operations of a server, in order. It is immutable after New and safe for concurrent use.
+type Catalog struct {
+	ops    []*Operation
+	byName map[string]*Operation
+	names  Names
+
+	mu    sync.Mutex
+	views map[viewKey]*View
+}
+
+// maxViews bounds the kept views; the oldest half is dropped beyond it. A view is a few tens of kilobytes.
+const maxViews = 256
+
+// New checks and collects operations. Two operations of one name, a tool without schemas, a confirmation without
+// a preview, and a name that two portable forms share are refused, with both origins named.
+func New(names Names, ops ...*Operation) (*Catalog, error) {
+	c := &Catalog{byName: map[string]*Operation{}, names: names, views: map[viewKey]*View{}}
+	for _, op := range ops {
+		if err := checkOperation(op); err != nil {
+			return nil, fmt.Errorf("operation %s.%s: %w", op.Slot, op.Name, err)
+		}
+		for _, name := range []string{op.Name, c.WireName(op)} {
+			if other := c.byName[name]; other != nil && other != op {
+				return nil, fmt.Errorf("two operations are called %q: one of slot %s and one of slot %s; rename one, or set models.prefix", name, other.Slot, op.Slot)
+			}
+			c.byName[name] = op
+		}
+		c.ops = append(c.ops, op)
+	}
+	return c, nil
+}
+
+// checkOperation refuses an operation that cannot keep its promises.
+func checkOperation(op *Operation) error {
+	switch {
+	case op.Name == "" || op.Slot == "":
+		return fmt.Errorf("it needs a name and a slot")
+	case op.Run == nil:
+		return fmt.Errorf("it has no Run")
+	case op.In == nil:
+		return fmt.Errorf("it has no input schema")
+	case op.Confirm != nil && op.Preview == nil:
+		return fmt.Errorf("Confirm is set and Preview is not")
+	case op.Slot == Operator && (op.Publish.Tool || op.Publish.Prompt != nil || len(op.Publish.Resources) > 0):
+		return fmt.Errorf("slot operator is published to no client")
+	case op.Capability != "" && op.Targets == nil:
+		return fmt.Errorf("it needs the capability %s and names no targets", op.Capability)
+	case op.Effects.ReadOnly == Yes && op.Effects.Destructive == Yes:
+		return fmt.Errorf("it is declared read-only and destructive")
+	}
+	return nil
+}
+
+// Operations lists all operations in catalog order. The caller must not change the slice.
+func (c *Catalog) Operations() []*Operation { return c.ops }
+
+// Operation finds an operation by its own or its wire name, published or not.
+func (c *Catalog) Operation(name string) *Operation { return c.byName[name] }
+
+// WireName is the name under which op's tool is listed and called.
+func (c *Catalog) WireName(op *Operation) string {
+	if c.names == PortableNames {
+		return strings.ReplaceAll(op.Name, ".", "_")
+	}
+	return op.Name
+}
+
+// Questions lists what must be known of a caller to make its view of e: one check pattern an operation that can
+// be hidden, without repetition.
+func (c *Catalog) Questions(e Endpoint) []policy.Scope {
+	seen := map[policy.Scope]bool{}
+	var out []policy.Scope
+	for _, op := range c.ops {
+		q := policy.Scope{Capability: op.Capability, On: op.KnownOn}
+		if !e.includes(op.Slot) || op.KnownOn == (policy.Pattern{}) || seen[q] {
+			continue
+		}
+		seen[q] = true
+		out = append(out, q)
+	}
+	return out
+}
+
+// Rights answers Questions: which scopes a caller has something of.
+type Rights map[policy.Scope]bool
+
+// View is what one set of rights may see of one endpoint. It only leaves out, never adds or rewords. It is
+// immutable and safe for concurrent use.
+type View struct {
+	// Ops are the operations, in catalog order.
+	Ops []*Operation
+	// Hash is a digest of what is listed, hex, short: for the audit trail.
+	Hash string
+
+	catalog *Catalog
+	byName  map[string]*Operation
+	tools   []byte
+}
+
+// viewKey names a view by the rights that matter to it.
+type viewKey struct {
+	endpoint Endpoint
+	rights   string
+}
+
+// View gives what rights may see of e, from a bounded cache.
+func (c *Catalog) View(r Rights, e Endpoint) *View {
+	key := viewKey{e, rightsKey(r)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v := c.views[key]; v != nil {
+		return v
+	}
+	if len(c.views) >= maxViews {
+		clear(c.views)
+	}
+	v := c.newView(r, e)
+	c.views[key] = v
+	return v
+}
+
+// DropViews forgets every cached view: after a change of policy.
+func (c *Catalog) DropViews() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.views)
+}
+
+// rightsKey spells the granted scopes in a fixed order.
+func rightsKey(r Rights) string {
+	if len(r) == 0 {
+		return ""
+	}
+	var granted []string
+	for s, ok := range r {
+		if ok {
+			granted = append(granted, s.String())
+		}
+	}
+	sort.Strings(granted)
+	return strings.Join(granted, "\n")
+}
+
+// newView selects what r may see.
+func (c *Catalog) newView(r Rights, e Endpoint) *View {
+	v := &View{catalog: c, byName: map[string]*Operation{}}
+	for _, op := range c.ops {
+		if !e.includes(op.Slot) || !visible(op, r) {
+			continue
+		}
+		v.Ops = append(v.Ops, op)
+		if op.Publish.Tool {
+			v.byName[c.WireName(op)] = op
+		}
+	}
+	v.tools = v.encodeTools()
+	v.Hash = digest(v.tools)
+	return v
+}
+
+// visible tells whether rights know op.
+func visible(op *Operation, r Rights) bool {
+	return op.KnownOn == (policy.Pattern{}) || r[policy.Scope{Capability: op.Capability, On: op.KnownOn}]
+}
+
+// Tool finds a tool of the view by its wire name; nil when there is none, or none that the caller may know.
+func (v *View) Tool(wireName string) *Operation { return v.byName[wireName] }
+
+// Prompt finds a prompt of the view; nil when there is none.
+func (v *View) Prompt(name string) *Operation {
+	for _, op := range v.Ops {
+		if op.Publish.Prompt != nil && op.Name == name {
+			return op
+		}
+	}
+	return nil
+}
+
+// Resource finds the operation that answers uri and the input that uri means. ok is false when no resource of
+// the view has this URI; err is a fault when it is an ill-formed URI of one.
+func (v *View) Resource(uri string) (op *Operation, res *Resource, in canonjson.Value, ok bool, err error) {
+	for _, op := range v.Ops {
+		for i := range op.Publish.Resources {
+			res := &op.Publish.Resources[i]
+			if res.Match == nil {
+				if res.URI == uri {
+					return op, res, canonjson.Object(), true, nil
+				}
+				continue
+			}
+			in, ok, err := res.Match(uri)
+			if ok || err != nil {
+				return op, res, in, ok, err
+			}
+		}
+	}
+	return nil, nil, canonjson.Value{}, false, nil
+}
+
+// ToolsJSON is the encoded array of the view's tools, in catalog order, byte-identical from call to call. The
+// caller must not change it.
+func (v *View) ToolsJSON() []byte { return v.tools }
+
+// ToolName is op's name on the wire.
+func (v *View) ToolName(op *Operation) string { return v.catalog.WireName(op) }
+
+// encodeTools lists the tools as MCP does.
+func (v *View) encodeTools() []byte {
+	out := []byte{'['}
+	for _, op := range v.Ops {
+		if !op.Publish.Tool {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = v.appendTool(out, op)
+	}
+	return append(out, ']')
+}
+
+// appendTool appends one tool definition.
+func (v *View) appendTool(out []byte, op *Operation) []byte {
+	m := []canonjson.Member{
+		canonjson.M("name", canonjson.String(v.ToolName(op))),
+		canonjson.M("title", canonjson.String(op.Title)),
+		canonjson.M("description", canonjson.String(op.Doc)),
+		canonjson.M("inputSchema", schemaValue(op.In)),
+	}
+	if op.Title == "" {
+		m = append(m[:1], m[2:]...)
+	}
+	if op.Out != nil {
+		m = append(m, canonjson.M("outputSchema", schemaValue(op.Out)))
+	}
+	if a := annotations(op); len(a) > 0 {
+		m = append(m, canonjson.M("annotations", canonjson.Object(a...)))
+	}
+	if !op.Publish.ToolMeta.IsAbsent() {
+		m = append(m, canonjson.M("_meta", op.Publish.ToolMeta))
+	}
+	return canonjson.Object(m...).AppendJSON(out)
+}
+
+// schemaValue is the schema's own text as a value, keywords in the order they were written.
+func schemaValue(s *Schema) canonjson.Value { return canonjson.Raw(s.text) }
+
+// annotations are the hints for the client. The gate never relies on them.
+func annotations(op *Operation) []canonjson.Member {
+	var m []canonjson.Member
+	add := func(name string, f Fact) {
+		if value, set := f.Known(); set {
+			m = append(m, canonjson.M(name, canonjson.Bool(value)))
+		}
+	}
+	if op.Title != "" {
+		m = append(m, canonjson.M("title", canonjson.String(op.Title)))
+	}
+	add("readOnlyHint", op.Effects.ReadOnly)
+	add("destructiveHint", op.Effects.Destructive)
+	add("idempotentHint", op.Effects.Idempotent)
+	add("openWorldHint", op.Effects.OpenWorld)
+	if len(m) == 1 && op.Title != "" {
+		return nil
+	}
+	return m
+}
+
+// NoLookup knows no handle.
+type NoLookup struct{}
+
+// UploadPath knows no upload.
+func (NoLookup) UploadPath(context.Context, string, string) (policy.Path, bool, error) {
+	return "", false, nil
+}

@@ -1,0 +1,211 @@
+package catalog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+)
+
+// Bounds of a schema (security requirements, S16).
+const (
+	maxSchemaDepth = 32
+	maxSubschemas  = 2000
+)
+
+// Schema is a JSON Schema (draft 2020-12): its text as listed, and its compiled check. It is immutable and safe
+// for concurrent use.
+type Schema struct {
+	text     []byte
+	compiled *jsonschema.Schema
+}
+
+// errRemote is the answer to every reference that leaves the document.
+var errRemote = errors.New("a schema may refer only into its own document; nothing is fetched")
+
+// noLoader refuses every document.
+type noLoader struct{}
+
+// Load refuses url.
+func (noLoader) Load(string) (any, error) { return nil, errRemote }
+
+// schemaURL is the base of a compiled schema. It resolves to nothing.
+const schemaURL = "tabellion:schema"
+
+// CompileSchema reads and compiles text. References to other documents are refused, never fetched.
+func CompileSchema(text []byte) (*Schema, error) {
+	v, err := canonjson.ParseStrict(text, canonjson.Limits{Depth: 3 * maxSchemaDepth, Nodes: 20 * maxSubschemas})
+	if err != nil {
+		return nil, fmt.Errorf("read schema: %w", err)
+	}
+	if err := boundSchema(v); err != nil {
+		return nil, err
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("read schema: %w", err)
+	}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.AssertFormat()
+	c.UseLoader(noLoader{})
+	if err := c.AddResource(schemaURL, doc); err != nil {
+		return nil, fmt.Errorf("compile schema: %w", err)
+	}
+	compiled, err := c.Compile(schemaURL)
+	if err != nil {
+		return nil, fmt.Errorf("compile schema: %w", err)
+	}
+	return &Schema{text: v.AppendJSON(nil), compiled: compiled}, nil
+}
+
+// MustSchema is CompileSchema for schemas in code. It panics on an error.
+func MustSchema(text string) *Schema {
+	s, err := CompileSchema([]byte(text))
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// boundSchema refuses schemas that are too deep or too large, so that a check takes bounded time.
+func boundSchema(v canonjson.Value) error {
+	if v.Depth() > 3*maxSchemaDepth {
+		return fmt.Errorf("the schema is nested deeper than %d subschemas", maxSchemaDepth)
+	}
+	if n := countObjects(v); n > maxSubschemas {
+		return fmt.Errorf("the schema has %d objects, more than %d", n, maxSubschemas)
+	}
+	return nil
+}
+
+// countObjects counts the objects in v: an upper bound of its subschemas.
+func countObjects(v canonjson.Value) int {
+	n := 0
+	switch v.Kind() {
+	case canonjson.KindObject:
+		n = 1
+		for _, m := range v.Members() {
+			n += countObjects(m.Value)
+		}
+	case canonjson.KindArray:
+		for _, item := range v.Items() {
+			n += countObjects(item)
+		}
+	}
+	return n
+}
+
+// Text is the schema as it is listed: compact, in the order it was written. The caller must not change it.
+func (s *Schema) Text() []byte { return s.text }
+
+// Check validates v. The error names the place and the rule in words that do not quote v beyond its own short
+// tokens.
+func (s *Schema) Check(v canonjson.Value) error {
+	return s.check(v.Any())
+}
+
+// CheckOutput validates v without looking into raw content, which stands only where the schema is free.
+func (s *Schema) CheckOutput(v canonjson.Value) error {
+	return s.check(v.AnyOpaque())
+}
+
+// check validates a decoded value.
+func (s *Schema) check(v any) error {
+	err := s.compiled.Validate(v)
+	if err == nil {
+		return nil
+	}
+	var ve *jsonschema.ValidationError
+	if errors.As(err, &ve) {
+		return &SchemaError{Problems: problems(ve)}
+	}
+	return err
+}
+
+// SchemaError lists what does not fit, at most maxProblems.
+type SchemaError struct{ Problems []string }
+
+// maxProblems bounds a message for a model: the first few are what it can act on.
+const maxProblems = 5
+
+// Error joins the problems.
+func (e *SchemaError) Error() string { return strings.Join(e.Problems, "; ") }
+
+// problems collects the leaves of a validation error as "at /a/b: words".
+func problems(ve *jsonschema.ValidationError) []string {
+	var out []string
+	var walk func(e *jsonschema.ValidationError)
+	walk = func(e *jsonschema.ValidationError) {
+		if len(out) >= maxProblems {
+			return
+		}
+		if len(e.Causes) == 0 {
+			out = append(out, "at "+pointer(e.InstanceLocation)+": "+words(e))
+			return
+		}
+		for _, c := range e.Causes {
+			walk(c)
+		}
+	}
+	walk(ve)
+	return out
+}
+
+// maxQuoted bounds what a message repeats of the caller's own input, in characters (security requirements, S47).
+const maxQuoted = 64
+
+// words is the library's message of one leaf, cut to a safe length. The library quotes at most the value at
+// fault; a long one is cut.
+func words(e *jsonschema.ValidationError) string {
+	text := e.ErrorKind.LocalizedString(message.NewPrinter(language.English))
+	return Clip(text, 3*maxQuoted)
+}
+
+// Clip escapes control and invisible characters of s and cuts it to n characters.
+func Clip(s string, n int) string {
+	var b strings.Builder
+	count := 0
+	for _, r := range s {
+		if count == n {
+			b.WriteString("...")
+			break
+		}
+		if r < 0x20 || r == 0x7f || (r >= 0x80 && r < 0xa0) || isInvisible(r) {
+			fmt.Fprintf(&b, "\\u%04x", r)
+		} else {
+			b.WriteRune(r)
+		}
+		count++
+	}
+	return b.String()
+}
+
+// isInvisible tells whether r is a format, direction or tag character that a reader cannot see.
+func isInvisible(r rune) bool {
+	switch {
+	case r >= 0x200b && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x2060 && r <= 0x206f,
+		r == 0xfeff, r == 0x00ad, r >= 0xe0000 && r <= 0xe007f, r >= 0xfe00 && r <= 0xfe0f:
+		return true
+	}
+	return false
+}
+
+// pointer joins a location as an RFC 6901 pointer, clipped; the root is "the arguments".
+func pointer(loc []string) string {
+	if len(loc) == 0 {
+		return "the top level"
+	}
+	var b strings.Builder
+	for _, s := range loc {
+		b.WriteByte('/')
+		b.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(s))
+	}
+	return Clip(b.String(), maxQuoted)
+}

@@ -1,0 +1,577 @@
+package gate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/tabellion-mcp/tabellion/fault"
+	"github.com/tabellion-mcp/tabellion/internal/audit"
+	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+	"github.com/tabellion-mcp/tabellion/internal/catalog"
+	"github.com/tabellion-mcp/tabellion/internal/identity"
+	"github.com/tabellion-mcp/tabellion/policy"
+)
+
+// Authenticate tells who sent credentials. The fault is the same whatever was wrong with them.
+func (g *Gate) Authenticate(ctx context.Context, c identity.Credentials) (*identity.Principal, *fault.Error) {
+	if wait := g.failures.blocked(c.Addr); wait > 0 {
+		g.cfg.Observer.Refused(fault.RateLimited)
+		return nil, fault.New(fault.RateLimited, "too many failed authentications from this address; wait and retry").After(wait)
+	}
+	p, reason, err := g.cfg.Auth.Authenticate(ctx, c)
+	if err != nil {
+		g.cfg.Log.ErrorContext(ctx, "authentication backend", "error", err)
+		g.cfg.Observer.Refused(fault.AuthBackend)
+		return nil, fault.New(fault.AuthBackend, "the keys cannot be checked now; retry shortly").After(time.Second).Wrap(err)
+	}
+	if p != nil {
+		return p, nil
+	}
+	g.cfg.Observer.Refused(fault.UnauthorizedKey)
+	if tell, quiet := g.failures.add(c.Addr); tell {
+		g.cfg.Recorder.Store(audit.Entry{
+			Time: g.cfg.Clock.Now(), Correlation: correlation(), Kind: audit.KindAuth, Client: c.Addr,
+			Decision: "none", Rule: reason, Outcome: string(fault.UnauthorizedKey), Count: quiet,
+		})
+	}
+	return nil, fault.New(fault.UnauthorizedKey, "Unauthorized: send a valid API key as Authorization: Bearer <key>")
+}
+
+// View gives what who may see of an endpoint, for listings. It counts as a call.
+func (g *Gate) View(ctx context.Context, who *identity.Principal, e catalog.Endpoint) (*catalog.View, *fault.Error) {
+	if f := g.admit(who); f != nil {
+		return nil, f
+	}
+	return g.view(ctx, who, e)
+}
+
+// admit counts one call against the principal's rate.
+func (g *Gate) admit(who *identity.Principal) *fault.Error {
+	if wait := g.rates.take(who.RateKey()); wait > 0 {
+		g.cfg.Observer.Refused(fault.RateLimited)
+		return fault.New(fault.RateLimited, "too many calls; retry after %d ms", wait.Milliseconds()).After(wait)
+	}
+	return nil
+}
+
+// view gives the cached view for what who has.
+func (g *Gate) view(ctx context.Context, who *identity.Principal, e catalog.Endpoint) (*catalog.View, *fault.Error) {
+	questions := g.cfg.Catalog.Questions(e)
+	if len(questions) == 0 {
+		return g.cfg.Catalog.View(nil, e), nil
+	}
+	known, err := g.survey(ctx, who, questions)
+	if err != nil {
+		return nil, noDecision(err)
+	}
+	rights := catalog.Rights{}
+	for i, q := range questions {
+		rights[q] = known[i]
+	}
+	return g.cfg.Catalog.View(rights, e), nil
+}
+
+// decider is who decides for who.
+func (g *Gate) decider(who *identity.Principal) policy.Decider {
+	if who.Decider != nil {
+		return who.Decider
+	}
+	return g.cfg.Decider
+}
+
+// survey answers what who has of each scope at all.
+func (g *Gate) survey(ctx context.Context, who *identity.Principal, scopes []policy.Scope) ([]bool, error) {
+	d := g.decider(who)
+	var known []bool
+	if s, ok := d.(policy.Surveyor); ok {
+		var err error
+		if known, err = s.Survey(ctx, who.Subjects, scopes); err != nil {
+			return nil, err
+		}
+	} else {
+		checks := make([]policy.Check, len(scopes))
+		for i, s := range scopes {
+			checks[i] = policy.Check{Capability: s.Capability, Path: s.On.Base()}
+		}
+		decisions, err := d.Decide(ctx, who.Subjects, checks)
+		if err != nil {
+			return nil, err
+		}
+		for _, dec := range decisions {
+			known = append(known, dec.Allow)
+		}
+	}
+	for i, s := range scopes {
+		known[i] = known[i] && keyMeets(who, s)
+	}
+	return known, nil
+}
+
+// keyMeets tells whether the narrowing of a key leaves anything of s.
+func keyMeets(who *identity.Principal, s policy.Scope) bool {
+	if who.Only == nil {
+		return true
+	}
+	for _, o := range who.Only {
+		if o.Capability == s.Capability && o.On.Overlaps(s.On) {
+			return true
+		}
+	}
+	return false
+}
+
+// decide answers checks: the policy's answer, narrowed by the key's scopes.
+func (g *Gate) decide(ctx context.Context, who *identity.Principal, checks []policy.Check) ([]policy.Decision, error) {
+	decisions, err := g.decider(who).Decide(ctx, who.Subjects, checks)
+	if err != nil {
+		return nil, err
+	}
+	if len(decisions) != len(checks) {
+		return nil, fmt.Errorf("%d decisions for %d checks", len(decisions), len(checks))
+	}
+	if who.Only == nil {
+		return decisions, nil
+	}
+	for i, c := range checks {
+		if decisions[i].Allow && !covered(who.Only, c) {
+			decisions[i] = policy.Decision{Rule: "the key's scopes do not cover it"}
+		}
+	}
+	return decisions, nil
+}
+
+// covered tells whether one of scopes covers c.
+func covered(scopes []policy.Scope, c policy.Check) bool {
+	for _, s := range scopes {
+		if s.Covers(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// noDecision is the answer when the decision point gave none: never allow.
+func noDecision(err error) *fault.Error {
+	return fault.New(fault.StoreUnavailable, "no access decision could be had; nothing was done, retry with the same arguments").Wrap(err)
+}
+
+// run is the state of one call on its way through the gate.
+type run struct {
+	g     *Gate
+	req   *Request
+	op    *catalog.Operation
+	in    canonjson.Value
+	entry audit.Entry
+	start time.Time
+}
+
+// Run executes one call.
+func (g *Gate) Run(ctx context.Context, req Request) (reply Reply) {
+	r := &run{g: g, req: &req, start: time.Now(), entry: audit.Entry{
+		Time: g.cfg.Clock.Now(), Correlation: correlation(), Subject: req.Who.Subject, Method: string(req.Who.Method),
+		Tenant: req.Who.Tenant, Client: req.Addr, Surface: string(req.Surface), Decision: "none",
+	}}
+	reply = r.through(ctx)
+	reply.Op, reply.Correlation = r.op, r.entry.Correlation
+	r.finish(ctx, &reply)
+	return reply
+}
+
+// through takes the call from step 3 to step 9.
+func (r *run) through(ctx context.Context) Reply {
+	if !r.req.Again {
+		if f := r.g.admit(r.req.Who); f != nil {
+			return Reply{Fault: f}
+		}
+		release, ok := r.g.places.take(ctx, r.req.Who.RateKey())
+		if !ok {
+			return Reply{Fault: overloaded()}
+		}
+		defer release()
+	}
+	if f := r.find(ctx); f != nil {
+		return Reply{Fault: f}
+	}
+	release, ok := r.g.ops.take(r.op.Name, r.op.Bounds.Concurrency)
+	if !ok {
+		return Reply{Fault: overloaded()}
+	}
+	defer release()
+	if f := r.check(); f != nil {
+		return Reply{Fault: f}
+	}
+	if f := r.authorise(ctx); f != nil {
+		return Reply{Fault: f}
+	}
+	return r.execute(ctx)
+}
+
+// find is step 4: may this principal know the operation.
+func (r *run) find(ctx context.Context) *fault.Error {
+	if r.req.Surface == fault.Command {
+		r.op = r.g.cfg.Catalog.Operation(r.req.Name)
+		if r.op == nil {
+			return fault.New(fault.UnknownTool, "unknown operation %q", catalog.Clip(r.req.Name, 64))
+		}
+		r.in = orEmpty(r.req.In)
+		return nil
+	}
+	view, f := r.g.view(ctx, r.req.Who, r.req.Endpoint)
+	if f != nil {
+		return f
+	}
+	r.entry.SurfaceHash = view.Hash
+	switch r.req.Surface {
+	case fault.Resource:
+		return r.findResource(view)
+	case fault.Prompt:
+		r.op = view.Prompt(r.req.Name)
+		if r.op == nil {
+			return fault.New(fault.UnknownPrompt, "unknown prompt %q", catalog.Clip(r.req.Name, 64))
+		}
+	default:
+		r.op = view.Tool(r.req.Name)
+		if r.op == nil {
+			return fault.New(fault.UnknownTool, "unknown tool %q", catalog.Clip(r.req.Name, 64))
+		}
+	}
+	r.in = orEmpty(r.req.In)
+	return nil
+}
+
+// findResource finds the operation behind a URI and its input.
+func (r *run) findResource(view *catalog.View) *fault.Error {
+	op, _, in, ok, err := view.Resource(r.req.Name)
+	r.op, r.in = op, in
+	if err != nil {
+		if f := fault.As(err); f != nil {
+			return f
+		}
+		return fault.New(fault.InvalidRequest, "the resource URI is not well formed").Wrap(err)
+	}
+	if !ok {
+		return fault.New(fault.UnknownResource, "unknown resource %q", catalog.Clip(r.req.Name, 64)).With("uri", catalog.Clip(r.req.Name, 256))
+	}
+	return nil
+}
+
+// orEmpty makes {} of absent arguments.
+func orEmpty(v canonjson.Value) canonjson.Value {
+	if v.IsAbsent() {
+		return canonjson.Object()
+	}
+	return v
+}
+
+// check is step 5: the strict rules and the input schema.
+func (r *run) check() *fault.Error {
+	r.entry.Operation = r.op.Name
+	if r.req.Flaw != nil {
+		return fault.New(fault.InvalidRequest, "%s", r.req.Flaw.Message)
+	}
+	if r.in.Kind() != canonjson.KindObject {
+		return fault.New(fault.InvalidRequest, "arguments must be an object")
+	}
+	if f := r.bound(); f != nil {
+		return f
+	}
+	if err := r.op.In.Check(r.in); err != nil {
+		return fault.New(fault.InvalidRequest, "the arguments do not fit the tool's schema: %s", err)
+	}
+	return nil
+}
+
+// bound keeps depth and nodes: of the arguments without their free content, and of each free content from itself.
+func (r *run) bound() *fault.Error {
+	l := r.g.cfg.Limits
+	rest, nodes := r.in, 0
+	if len(r.op.Content) > 0 {
+		rest = r.in.Without(r.op.Content...)
+		for _, name := range r.op.Content {
+			v := r.in.Get(name)
+			if v.IsAbsent() {
+				continue
+			}
+			nodes += v.Nodes()
+			if f := tooLarge(name, v, l); f != nil {
+				return f
+			}
+		}
+	}
+	if rest.HasNULName() {
+		return fault.New(fault.InvalidRequest, "a member name in the arguments holds U+0000; names may hold it only inside free content")
+	}
+	return tooLarge("the arguments", rest, l)
+}
+
+// tooLarge tells when v is deeper or larger than allowed.
+func tooLarge(what string, v canonjson.Value, l Limits) *fault.Error {
+	if v.Depth() > l.ContentDepth {
+		return fault.New(fault.InvalidRequest, "%s is nested deeper than %d levels; flatten it", what, l.ContentDepth)
+	}
+	if v.Nodes() > l.ContentNodes {
+		return fault.New(fault.InvalidRequest, "%s holds more than %d values; split it", what, l.ContentNodes)
+	}
+	return nil
+}
+
+// authorise is step 6: all targets in one batch, before existence is looked at.
+func (r *run) authorise(ctx context.Context) *fault.Error {
+	if r.op.Capability == "" || r.op.Targets == nil {
+		r.entry.Decision = "allow"
+		r.entry.Rule = "needs no right"
+		return nil
+	}
+	checks, err := r.op.Targets(ctx, r.g.cfg.Lookup, r.in)
+	if err != nil {
+		if f := fault.As(err); f != nil {
+			return f
+		}
+		return noDecision(err)
+	}
+	if len(checks) == 0 {
+		r.entry.Decision, r.entry.Rule = "allow", "decided on each entry"
+		return nil
+	}
+	r.entry.Target, r.entry.Targets = string(checks[0].Path), len(checks)
+	decisions, err := r.g.decide(ctx, r.req.Who, checks)
+	if err != nil {
+		return noDecision(err)
+	}
+	r.entry.Decision, r.entry.Rule = "allow", decisions[0].Rule
+	for i, d := range decisions {
+		if !d.Allow {
+			r.entry.Decision, r.entry.Rule = "deny", d.Rule
+			r.entry.Target = string(checks[i].Path)
+			return denied()
+		}
+	}
+	return nil
+}
+
+// denied is the one refusal, in the same words whatever exists.
+func denied() *fault.Error {
+	return fault.New(fault.PolicyDenied, "access denied: ask the operator for the right on this target")
+}
+
+// execute is steps 7 to 9.
+func (r *run) execute(ctx context.Context) Reply {
+	deadline := r.g.cfg.Limits.Deadline
+	if r.op.Bounds.Deadline > 0 {
+		deadline = r.op.Bounds.Deadline
+	}
+	if deadline > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, deadline)
+		defer cancel()
+	}
+	call := r.call()
+	state, f := r.resume(call)
+	if f != nil {
+		return Reply{Fault: f}
+	}
+	if r.op.Confirm != nil && r.op.Confirm(r.in) {
+		if ask, f := r.confirm(ctx, call, state); ask != nil || f != nil {
+			return Reply{Ask: ask, Fault: f}
+		}
+	}
+	result, err := r.guarded(ctx, call)
+	if err != nil {
+		return r.failed(ctx, err)
+	}
+	if f := r.checkOutput(&result); f != nil {
+		return Reply{Fault: f}
+	}
+	r.entry.Revision, r.entry.Count = result.Revision, result.Count
+	if call.Commit != nil && call.Commit.Sealed() && !result.Replayed {
+		r.entry.Kind = audit.KindEffect // its row is in the store already
+	}
+	return Reply{Result: &result}
+}
+
+// call makes what the operation sees.
+func (r *run) call() *catalog.Call {
+	c := &catalog.Call{
+		Who: r.req.Who, In: r.in, Access: access{r.g, r.req.Who}, Body: r.req.Body, Now: r.entry.Time,
+		Progress: r.req.Progress, Log: r.req.Log, Notify: r.g.cfg.Notify, Client: r.req.Client,
+	}
+	if r.req.Surface == fault.Resource {
+		c.URI = r.req.Name
+	}
+	if c.Progress == nil {
+		c.Progress = func(float64, float64, string) {}
+	}
+	if c.Log == nil {
+		c.Log = func(string, canonjson.Value) {}
+	}
+	print := r.fingerprint()
+	r.entry.Input = "sha256:" + hex.EncodeToString(print[:])
+	if r.op.Effects.ReadOnly != catalog.Yes {
+		entry := r.entry
+		entry.Kind, entry.Outcome = audit.KindEffect, "ok"
+		c.Commit = &catalog.Commit{
+			Namespace: r.in.Get("namespace").Str(), Key: r.in.Get("idempotencyKey").Str(),
+			Fingerprint: print, Entry: entry,
+		}
+	}
+	return c
+}
+
+// fingerprint is the SHA-256 of the canonical form of {tool, arguments without idempotencyKey} (persistence.v1,
+// section 5).
+func (r *run) fingerprint() [32]byte {
+	v := canonjson.Object(
+		canonjson.M("arguments", r.in.Without("idempotencyKey")),
+		canonjson.M("tool", canonjson.String(r.op.Name)))
+	return sha256.Sum256(v.AppendCanonical(nil))
+}
+
+// access answers an operation's further checks.
+type access struct {
+	g   *Gate
+	who *identity.Principal
+}
+
+// Allowed asks the decider in one batch.
+func (a access) Allowed(ctx context.Context, checks []policy.Check) ([]bool, error) {
+	if len(checks) == 0 {
+		return nil, nil
+	}
+	decisions, err := a.g.decide(ctx, a.who, checks)
+	if err != nil {
+		return nil, noDecision(err)
+	}
+	out := make([]bool, len(decisions))
+	for i, d := range decisions {
+		out[i] = d.Allow
+	}
+	return out, nil
+}
+
+// panicked is what a handler's panic becomes.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+// Error names the panic for the log.
+func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
+// guarded runs the handler; a panic ends that call only.
+func (r *run) guarded(ctx context.Context, call *catalog.Call) (result catalog.Result, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &panicked{v, debug.Stack()}
+		}
+	}()
+	return r.op.Run(ctx, call)
+}
+
+// failed turns a handler's error into the reply.
+func (r *run) failed(ctx context.Context, err error) Reply {
+	var need *catalog.NeedInput
+	if errors.As(err, &need) {
+		return r.ask(need)
+	}
+	if f := fault.As(err); f != nil {
+		if f.Unwrap() != nil {
+			r.g.cfg.Log.WarnContext(ctx, "call failed", "correlation", r.entry.Correlation, "operation", r.op.Name, "code", f.Code, "cause", f.Unwrap())
+		}
+		return Reply{Fault: f}
+	}
+	if ctx.Err() != nil && r.op.Effects.ReadOnly == catalog.Yes {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return Reply{Fault: fault.New(fault.Cancelled, "the call was cancelled; nothing happened")}
+		}
+		return Reply{Fault: fault.New(fault.Busy, "the call took too long and was ended; nothing happened").After(time.Second).Wrap(err)}
+	}
+	return Reply{Fault: r.internal(ctx, err)}
+}
+
+// internal is the answer to a fault of this program: a correlation id, and the cause in the log only. A write whose
+// outcome is not known says so.
+func (r *run) internal(ctx context.Context, err error) *fault.Error {
+	attrs := []any{"correlation", r.entry.Correlation, "operation", r.op.Name, "error", err}
+	var p *panicked
+	if errors.As(err, &p) {
+		attrs = append(attrs, "stack", string(p.stack))
+	}
+	r.g.cfg.Log.Log(ctx, slog.LevelError, "internal error", attrs...)
+	if r.op.Effects.ReadOnly != catalog.Yes && r.op.Errors == fault.PersistenceDialect {
+		return fault.New(fault.StoreUnavailable, "the outcome is not known (report %s); retry with the same idempotencyKey to settle it", r.entry.Correlation).Wrap(err)
+	}
+	return fault.New(fault.Internal, "internal error, report %s to the operator", r.entry.Correlation).Wrap(err)
+}
+
+// checkOutput is step 9: the declared bounds and the output schema.
+func (r *run) checkOutput(result *catalog.Result) *fault.Error {
+	if result.Value.IsAbsent() {
+		return nil
+	}
+	if r.op.Out != nil && !result.IsError {
+		if err := r.op.Out.CheckOutput(result.Value); err != nil {
+			return r.internal(context.Background(), fmt.Errorf("result does not fit the output schema: %w", err))
+		}
+	}
+	result.JSON = result.Value.AppendJSON(nil)
+	limit := r.g.cfg.Limits.ResponseBytes
+	if r.op.Bounds.Bytes > 0 {
+		limit = r.op.Bounds.Bytes
+	}
+	if limit > 0 && len(result.JSON) > limit {
+		return fault.New(fault.QuotaExceeded, "the result has %d bytes, more than %d; ask for a smaller page", len(result.JSON), limit)
+	}
+	if n := r.op.Bounds.Items; n > 0 && result.Value.Get("items").Len() > n {
+		return r.internal(context.Background(), fmt.Errorf("%d items, declared are %d", result.Value.Get("items").Len(), n))
+	}
+	return nil
+}
+
+// finish is step 10: metrics, and the audit entry of what was not committed with an effect.
+func (r *run) finish(_ context.Context, reply *Reply) {
+	outcome := "ok"
+	switch {
+	case reply.Fault != nil:
+		outcome = string(reply.Fault.Code)
+	case reply.Ask != nil:
+		outcome = "asked"
+	case reply.Result.IsError:
+		outcome = "error"
+	}
+	name := ""
+	if r.op != nil {
+		name = r.op.Name
+	}
+	r.g.cfg.Observer.Called(name, r.req.Surface, outcome, time.Since(r.start))
+	if r.entry.Kind == audit.KindEffect {
+		return
+	}
+	r.entry.Operation, r.entry.Outcome = name, outcome
+	switch {
+	case reply.Ask != nil:
+		r.entry.Kind = audit.KindConfirm
+		r.g.cfg.Recorder.Store(r.entry)
+	case reply.Fault != nil && refusal(reply.Fault.Code):
+		r.entry.Kind = audit.KindRefusal
+		r.g.cfg.Recorder.Store(r.entry)
+	default:
+		r.entry.Kind = audit.KindRead
+		r.g.cfg.Recorder.Read(r.entry)
+	}
+}
+
+// refusal tells whether a code is a decision against the caller, kept in the store; other failures are lines of
+// the file.
+func refusal(c fault.Code) bool {
+	switch c {
+	case fault.PolicyDenied, fault.RateLimited, fault.Overloaded, fault.UnauthorizedKey:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,105 @@
+package persistence
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tabellion-mcp/tabellion/internal/audit"
+)
+
+// Errors of a Store. Anything else that Update returns is fn's own error, unchanged, and then nothing happened.
+var (
+	// ErrKeyConflict: the key is recorded in this namespace with another fingerprint. Nothing changed.
+	ErrKeyConflict = errors.New("the idempotency key is recorded for other content")
+	// ErrBusy: a queue was full or a lock was not had in time. Nothing changed.
+	ErrBusy = errors.New("the store is busy")
+	// ErrUnknown: the commit may or may not have happened. The same key settles it.
+	ErrUnknown = errors.New("the outcome of the commit is not known")
+	// ErrUnavailable: the store cannot be used (closed, broken, read-only, full). Nothing changed.
+	ErrUnavailable = errors.New("the store is not available")
+)
+
+// Store keeps documents. All methods are safe for concurrent use. A store judges no access, no limit and no
+// precondition: that is fn's work, inside the transaction.
+type Store interface {
+	// Update runs fn and commits, in ONE transaction: fn's writes, c's idempotency record and c's audit row, or
+	// nothing. It returns after the commit is durable.
+	//
+	// A known key with an equal fingerprint: fn is not run, nothing is written, and the recorded outcome comes back
+	// with Replayed set. With another fingerprint: ErrKeyConflict. A record older than c.Forget counts as unknown
+	// and is replaced. c.Key "" means no idempotency.
+	//
+	// fn runs alone within its namespace, may be run again, uses only tx, and never blocks. When fn returns an
+	// error, nothing changes and Update returns that very error. c.Seal is called at most once for each run of fn
+	// that succeeded; its row is committed with the effect.
+	Update(ctx context.Context, c Commit, fn func(Tx) (Outcome, error)) (Outcome, error)
+
+	// View runs fn over one snapshot of synced state: what it sees can never be rolled back.
+	View(ctx context.Context, fn func(Reader) error) error
+}
+
+// Commit is what Update commits beside fn's writes.
+type Commit struct {
+	Namespace, Key string
+	Fingerprint    [32]byte
+	Now            time.Time // recorded with the key
+	Forget         time.Time // records made before this are forgotten
+	// Touch lists what fn will read, for stores that lock it in one round trip. May be ignored.
+	Touch []Ref
+	// Seal gives the audit row once fn succeeded. Nil: no row.
+	Seal func(Outcome) audit.Row
+}
+
+// Outcome is what is recorded under a key: a pointer to the revision that was written, or a value.
+type Outcome struct {
+	ID       string // document written; "" when there is none
+	Revision int64
+	Value    []byte // canonical JSON of another recorded result; nil when ID is set
+	Replayed bool   // set by the store: fn was not run. Never recorded.
+}
+
+// HeadFilter selects heads of a namespace, ascending by id in byte order.
+type HeadFilter struct {
+	Kind           string // "" is every kind
+	IncludeDeleted bool
+	After          string // ids greater than this one; "" from the start
+	Limit          int    // at most this many, at least 1
+	MaxBytes       int    // stop before this many payload bytes, but never below one entry; 0 is no bound
+}
+
+// Head is what fn needs to know of a document's newest revision without its payload.
+type Head struct {
+	Revision            int64
+	Deleted             bool
+	Kind, SchemaVersion string
+	CreatedAt           time.Time
+	UpdatedAt           time.Time
+}
+
+// Reader finds documents. It must not be used after the function it was given to has returned.
+type Reader interface {
+	// Head gives the newest revision's facts, a tombstone's too; ok is false for an id never written.
+	Head(namespace, id string) (h Head, ok bool, err error)
+	// Revision gives one revision, a tombstone too; ok is false when it was never written or is purged.
+	Revision(namespace, id string, revision int64) (d *Document, ok bool, err error)
+	// HeadDocument is Head with the whole revision.
+	HeadDocument(namespace, id string) (d *Document, ok bool, err error)
+	// Live tells for a document reference whether that revision exists and is no tombstone. Artifact references
+	// are false until artifacts exist.
+	Live(r Ref) (bool, error)
+	// Heads gives heads of a namespace; more tells that further ones match behind the last.
+	Heads(namespace string, f HeadFilter) (docs []*Document, more bool, err error)
+	// Revisions gives the revisions after the given one, ascending, at most limit, with MaxBytes as in HeadFilter.
+	Revisions(namespace, id string, after int64, limit, maxBytes int) (docs []*Document, more bool, err error)
+	// Usage gives the bytes that count against the namespace's quota: 0 for an unknown namespace.
+	Usage(namespace string) (int64, error)
+}
+
+// Tx writes. What it wrote is seen by its own reads.
+type Tx interface {
+	Reader
+	// PutRevision writes d as the new head. d.Revision must be head+1; its references become inbound references of
+	// their targets. It charges len(d.Payload) to the namespace unless d is a tombstone.
+	PutRevision(d *Document) error
+}
