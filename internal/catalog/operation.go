@@ -78,9 +78,12 @@ type Operation struct {
 	// Content names arguments that are free JSON: counted for depth and nodes from themselves, where U+0000 in a
 	// member name is content (persistence.v1, section 3.3).
 	Content []string
-	Effects Effects
-	Bounds  Bounds
-	Cache   *Cache
+	// Validate checks static bounds that a schema text must not name because they are configured; it reads only the
+	// input. Its error is a fault. Nil: none.
+	Validate func(in canonjson.Value) error
+	Effects  Effects
+	Bounds   Bounds
+	Cache    *Cache
 	// Confirm tells whether a call with this input needs a person's confirmation. Nil: never.
 	Confirm func(canonjson.Value) bool
 	Publish Publish

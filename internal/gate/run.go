@@ -284,7 +284,20 @@ func (r *run) check() *fault.Error {
 	if err := r.op.In.Check(r.in); err != nil {
 		return fault.New(fault.InvalidRequest, "the arguments do not fit the tool's schema: %s", err)
 	}
+	if r.op.Validate != nil {
+		if err := r.op.Validate(r.in); err != nil {
+			return asFault(err)
+		}
+	}
 	return nil
+}
+
+// asFault is err as the fault it is, or an invalid request.
+func asFault(err error) *fault.Error {
+	if f := fault.As(err); f != nil {
+		return f
+	}
+	return fault.New(fault.InvalidRequest, "the arguments are not valid").Wrap(err)
 }
 
 // bound keeps depth and nodes: of the arguments without their free content, and of each free content from itself.

@@ -2,7 +2,6 @@ package powercut
 
 import (
 	"maps"
-	"path"
 	"slices"
 	"strings"
 	"syscall"
@@ -147,23 +146,16 @@ func (d *disk) lookup(dir *node, name string) (*node, syscall.Errno) {
 	return d.nodes[id], 0
 }
 
-// path is the last path of n below the mount, without a leading slash. A folder's ends in
-// a slash, and the root is "/".
+// path is the last path of n, from the mounted folder, which is "/". A folder's ends in a slash.
 func (d *disk) path(n *node) string {
-	if n.id == rootIno {
-		return "/"
+	p := "/"
+	if !n.isFolder() {
+		p = ""
 	}
-	var up string
-	for at := n; at.id != rootIno; {
-		up = path.Join(at.name, up)
-		if at = d.nodes[at.parent]; at == nil {
-			break
-		}
+	for at := n; at != nil && at.id != rootIno; at = d.nodes[at.parent] {
+		p = "/" + at.name + p
 	}
-	if n.isFolder() {
-		up += "/"
-	}
-	return up
+	return p
 }
 
 // create adds a file or folder, according to the type bits of mode.
@@ -359,7 +351,7 @@ func (f failure) matches(p string) bool {
 	if f.suffix == "" {
 		return !strings.HasSuffix(p, "/")
 	}
-	return strings.HasSuffix("/"+p, f.suffix)
+	return strings.HasSuffix(p, f.suffix)
 }
 
 // lose does to a file what a failed sync does on Linux: its dirty pages count as clean, so

@@ -186,7 +186,8 @@ func (f *FS) FailSync(after int, errno syscall.Errno, suffix string) error {
 
 // OnSync has hook called after each successful sync, before the process that asked for it
 // gets its answer. Paths are those of FailSync. Calls do not overlap. The hook may use the
-// mounted folder but must not sync in it. Nil removes it.
+// mounted folder but must not sync in it; it may call Cut, and so cut at every sync. Nil
+// removes it.
 func (f *FS) OnSync(hook func(path string, dir bool)) error {
 	f.hookMu.Lock()
 	f.onSync = hook

@@ -1,0 +1,165 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrNewerFormat: the data folder was written by a newer program. Nothing was changed.
+var ErrNewerFormat = errors.New("the data folder has a newer format than this program knows")
+
+// errForeign: the database file was not made by this program.
+var errForeign = errors.New("the database file does not belong to this program")
+
+// applicationID marks the database file as ours: "tblN" in the SQLite header.
+const applicationID = 0x74626c4e
+
+// migrations lead from one format to the next; the format is their number, kept as user_version. Each runs in one
+// transaction with its new number. Never edit one that was released.
+//
+// Shape: a document is one row of heads; its revisions are appended to revisions, so that a write touches the end of
+// that table whatever the ids are. doc, the number of a document, is seq of its first revision. Text compares
+// bytewise (BINARY), which is the order the contract asks for. Times of documents are milliseconds, others
+// microseconds, since 1970.
+var migrations = []string{`
+CREATE TABLE heads (
+	namespace TEXT NOT NULL,
+	id TEXT NOT NULL,
+	doc INTEGER NOT NULL,
+	revision INTEGER NOT NULL,
+	deleted INTEGER NOT NULL,
+	seq INTEGER NOT NULL,
+	created INTEGER NOT NULL,
+	updated INTEGER NOT NULL,
+	kind TEXT NOT NULL,
+	schema_version TEXT NOT NULL,
+	PRIMARY KEY (namespace, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX heads_live ON heads (namespace, id) WHERE deleted = 0;
+CREATE INDEX heads_kind ON heads (namespace, kind, id);
+CREATE INDEX heads_kind_live ON heads (namespace, kind, id) WHERE deleted = 0;
+
+CREATE TABLE revisions (
+	seq INTEGER PRIMARY KEY,
+	doc INTEGER NOT NULL,
+	revision INTEGER NOT NULL,
+	deleted INTEGER NOT NULL,
+	updated INTEGER NOT NULL,
+	sum INTEGER NOT NULL,
+	kind TEXT NOT NULL,
+	schema_version TEXT NOT NULL,
+	refs BLOB,
+	payload BLOB
+) STRICT;
+CREATE UNIQUE INDEX revisions_doc ON revisions (doc, revision);
+
+CREATE TABLE inbound (
+	type TEXT NOT NULL,
+	namespace TEXT NOT NULL,
+	id TEXT NOT NULL,
+	revision INTEGER NOT NULL,
+	source INTEGER NOT NULL REFERENCES revisions (seq) ON DELETE CASCADE,
+	PRIMARY KEY (namespace, id, type, revision, source)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX inbound_source ON inbound (source);
+
+CREATE TABLE idempotency (
+	seq INTEGER PRIMARY KEY,
+	namespace TEXT NOT NULL,
+	key TEXT NOT NULL,
+	at INTEGER NOT NULL,
+	fingerprint BLOB NOT NULL,
+	id TEXT NOT NULL,
+	revision INTEGER NOT NULL,
+	value BLOB
+) STRICT;
+CREATE UNIQUE INDEX idempotency_key ON idempotency (namespace, key);
+
+CREATE TABLE usage (
+	namespace TEXT PRIMARY KEY,
+	bytes INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE audit_writers (
+	number INTEGER PRIMARY KEY,
+	name TEXT NOT NULL UNIQUE
+) STRICT;
+CREATE TABLE audit_rows (
+	place INTEGER PRIMARY KEY,
+	hash BLOB NOT NULL,
+	row BLOB NOT NULL
+) STRICT;
+CREATE TABLE audit_heads (
+	writer TEXT NOT NULL,
+	position INTEGER NOT NULL,
+	hash BLOB NOT NULL,
+	at TEXT NOT NULL,
+	cites BLOB,
+	signature BLOB,
+	PRIMARY KEY (writer, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE api_keys (
+	id TEXT PRIMARY KEY,
+	hint TEXT NOT NULL,
+	user TEXT NOT NULL,
+	body BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX api_keys_hint ON api_keys (hint);
+CREATE INDEX api_keys_user ON api_keys (user);
+
+CREATE TABLE seal_keys (
+	seq INTEGER PRIMARY KEY,
+	id INTEGER NOT NULL UNIQUE,
+	created TEXT NOT NULL,
+	secret BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE nonces (
+	id TEXT PRIMARY KEY,
+	until INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX nonces_until ON nonces (until);
+
+CREATE TABLE secrets (
+	name TEXT PRIMARY KEY,
+	value BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+`}
+
+// checkFormat refuses a database of another program or a newer format, before anything is written to it.
+func checkFormat(c *conn) (format int64, err error) {
+	app, err := c.number("PRAGMA application_id")
+	if err != nil {
+		return 0, fmt.Errorf("read format: %w", err)
+	}
+	format, err = c.number("PRAGMA user_version")
+	if err != nil {
+		return 0, fmt.Errorf("read format: %w", err)
+	}
+	tables, err := c.number("SELECT count(*) FROM sqlite_schema")
+	if err != nil {
+		return 0, fmt.Errorf("read format: %w", err)
+	}
+	switch {
+	case app == 0 && format == 0 && tables == 0:
+		return 0, nil // new, or killed before the first migration was committed
+	case app != applicationID:
+		return 0, errForeign
+	case format > int64(len(migrations)):
+		return 0, fmt.Errorf("%w: it is %d, known are 1 to %d", ErrNewerFormat, format, len(migrations))
+	}
+	return format, nil
+}
+
+// migrate brings the database to the newest format, one transaction a step: a kill leaves a whole older format.
+func migrate(c *conn, format int64) error {
+	for step := format; step < int64(len(migrations)); step++ {
+		err := c.script(fmt.Sprintf("BEGIN IMMEDIATE;%s;PRAGMA application_id=%d;PRAGMA user_version=%d;COMMIT",
+			migrations[step], applicationID, step+1))
+		if err != nil {
+			return errors.Join(fmt.Errorf("migrate to format %d: %w", step+1, err), c.script("ROLLBACK"))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package persistence
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/tabellion-mcp/tabellion/fault"
+	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+	"github.com/tabellion-mcp/tabellion/internal/catalog"
+	"github.com/tabellion-mcp/tabellion/internal/seal"
+	"github.com/tabellion-mcp/tabellion/policy"
+)
+
+// Bounds of a page (persistence.v1, section 4.4).
+const (
+	defaultPageSize = 50
+	pageBytes       = 3 << 20 // a page ends before this many payload bytes, never below one entry
+	cursorLife      = 15 * time.Minute
+)
+
+// checkLimit refuses a limit over what this store allows.
+func (s *Service) checkLimit(in canonjson.Value) error {
+	if limit, ok := in.Get("limit").Int(); ok && limit > int64(s.cfg.Limits.MaxPageSize) {
+		return fault.New(fault.InvalidRequest, "limit is %d, at most %d is allowed", limit, s.cfg.Limits.MaxPageSize)
+	}
+	return nil
+}
+
+// pageSize is the limit asked for, or the default.
+func (s *Service) pageSize(in canonjson.Value) int {
+	if limit, ok := in.Get("limit").Int(); ok {
+		return int(limit)
+	}
+	return min(defaultPageSize, s.cfg.Limits.MaxPageSize)
+}
+
+// list answers heads of a namespace. The page is cut first and filtered by access afterwards, so it may be short or
+// empty and still have a next one; its cursor does not depend on what was dropped.
+func (s *Service) list(ctx context.Context, c *catalog.Call) (catalog.Result, error) {
+	namespace := c.In.Get("namespace").Str()
+	f := HeadFilter{
+		Kind: c.In.Get("kind").Str(), IncludeDeleted: c.In.Get("includeDeleted").Bool(),
+		Limit: s.pageSize(c.In), MaxBytes: pageBytes,
+	}
+	bind := fmt.Appendf(nil, "persistence.list\x00%s\x00%s\x00%t", namespace, f.Kind, f.IncludeDeleted)
+	after, err := s.openCursor(bind, c.In)
+	if err != nil {
+		return catalog.Result{}, err
+	}
+	f.After = after
+	var docs []*Document
+	var more bool
+	err = s.cfg.Store.View(ctx, func(r Reader) (err error) {
+		docs, more, err = r.Heads(namespace, f)
+		return err
+	})
+	if err != nil {
+		return catalog.Result{}, readFault(err)
+	}
+	next := ""
+	if more && len(docs) > 0 {
+		next = docs[len(docs)-1].ID
+	}
+	if docs, err = readable(ctx, c.Access, docs); err != nil {
+		return catalog.Result{}, err
+	}
+	return s.page(bind, docs, next)
+}
+
+// readable keeps the documents that the caller may read.
+func readable(ctx context.Context, access catalog.Access, docs []*Document) ([]*Document, error) {
+	checks := make([]policy.Check, len(docs))
+	for i, d := range docs {
+		checks[i] = policy.Check{Capability: policy.PersistenceRead, Path: documentPath(d.Namespace, d.ID)}
+	}
+	allowed, err := access.Allowed(ctx, checks)
+	if err != nil {
+		return nil, err
+	}
+	kept := docs[:0]
+	for i, d := range docs {
+		if allowed[i] {
+			kept = append(kept, d)
+		}
+	}
+	return kept, nil
+}
+
+// listRevisions answers the revisions of one document that still exist, ascending.
+func (s *Service) listRevisions(ctx context.Context, c *catalog.Call) (catalog.Result, error) {
+	namespace, id := c.In.Get("namespace").Str(), c.In.Get("id").Str()
+	bind := []byte("persistence.listRevisions\x00" + namespace + "\x00" + id)
+	last, err := s.openCursor(bind, c.In)
+	if err != nil {
+		return catalog.Result{}, err
+	}
+	after, _ := strconv.ParseInt(last, 10, 64) // "" from the start
+	var docs []*Document
+	var more bool
+	err = s.cfg.Store.View(ctx, func(r Reader) error {
+		_, ok, err := r.Head(namespace, id)
+		if err == nil && !ok {
+			err = notFound()
+		}
+		if err != nil {
+			return err
+		}
+		docs, more, err = r.Revisions(namespace, id, after, s.pageSize(c.In), pageBytes)
+		return err
+	})
+	if err != nil {
+		return catalog.Result{}, readFault(err)
+	}
+	next := ""
+	if more && len(docs) > 0 {
+		next = strconv.FormatInt(docs[len(docs)-1].Revision, 10)
+	}
+	return s.page(bind, docs, next)
+}
+
+// openCursor gives the last key of the page before, "" without a cursor. Every failure is the same.
+func (s *Service) openCursor(bind []byte, in canonjson.Value) (string, error) {
+	cursor := in.Get("cursor")
+	if cursor.IsAbsent() {
+		return "", nil
+	}
+	plain, err := s.cfg.Cursors.Open(seal.PurposeCursor, bind, cursor.Str())
+	if err != nil {
+		return "", fault.New(fault.InvalidRequest, "the cursor is not valid here; start again without it")
+	}
+	return string(plain), nil
+}
+
+// page is the answer that shows docs, with a cursor when next is the last key of a page that is not the last.
+func (s *Service) page(bind []byte, docs []*Document, next string) (catalog.Result, error) {
+	items := make([]canonjson.Value, len(docs))
+	for i, d := range docs {
+		items[i] = d.Value()
+	}
+	m := []canonjson.Member{canonjson.M("items", canonjson.Array(items...))}
+	if next != "" {
+		cursor, err := s.cfg.Cursors.Seal(seal.PurposeCursor, cursorLife, bind, []byte(next))
+		if err != nil {
+			return catalog.Result{}, fmt.Errorf("seal cursor: %w", err)
+		}
+		m = append(m, canonjson.M("nextCursor", canonjson.String(cursor)))
+	}
+	return catalog.Result{Value: canonjson.Object(m...), Source: "persistence", Count: len(docs)}, nil
+}
