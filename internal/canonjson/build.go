@@ -27,14 +27,20 @@ func Int(n int64) Value {
 	return number(literal, true)
 }
 
-// Float returns a number in its canonical spelling. It panics on NaN and the infinities,
-// which JSON does not have.
+// Float returns a number in its canonical spelling, or with all its digits where that
+// spelling is an integer that Parse would refuse: 2^55 is 36028797018963968, though its
+// canonical form is 36028797018963970. It panics on NaN and the infinities, which JSON does
+// not have.
 func Float(f float64) Value {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		panic("canonjson: " + strconv.FormatFloat(f, 'g', -1, 64) + " is no JSON number")
 	}
 	literal := string(appendFloat(nil, f))
-	return number(literal, !strings.ContainsAny(literal, ".e"))
+	integer := !strings.ContainsAny(literal, ".e")
+	if integer && !exactInteger(literal) {
+		literal = strconv.FormatFloat(f, 'f', 0, 64)
+	}
+	return number(literal, integer)
 }
 
 // String returns a string. Bytes that are not UTF-8 become U+FFFD.

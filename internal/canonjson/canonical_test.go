@@ -196,8 +196,8 @@ func TestCanonicalFixpoint(t *testing.T) {
 		canonical := v.AppendCanonical(nil)
 		w, err := canonjson.ParseStrict(canonical, canonjson.Limits{})
 		if err != nil {
-			// The canonical form of an integer from 2^53 on pads with zeros and can be an integer
-			// that is not exact. Nothing else may fail.
+			// RFC 8785 pads large integers with zeros, and such a spelling can be an integer that
+			// binary64 does not hold exactly, which the rule refuses. Nothing else may fail.
 			if flaw, ok := err.(*canonjson.Flaw); !ok || flaw.Rule != canonjson.NumberExact {
 				t.Fatalf("%s: %v", canonical, err)
 			}
@@ -375,6 +375,21 @@ func TestIntOfSpelling(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestCanonicalOfLargeIntegers records where two rules meet: an integer from 2^53 on that is
+// accepted because binary64 holds it exactly may have a canonical form that is not.
+func TestCanonicalOfLargeIntegers(t *testing.T) {
+	v := mustParse(t, "1152921504606846976") // 2^60
+	canonical := v.AppendCanonical(nil)
+	if string(canonical) != "1152921504606847000" {
+		t.Fatalf("canonical form %s", canonical)
+	}
+	w, flaw := parseFlawed(t, string(canonical), canonjson.Limits{})
+	checkFlaw(t, flaw, canonjson.NumberExact, 0, "")
+	if !w.Equal(v) {
+		t.Error("the canonical form reads as another number")
+	}
 }
 
 // TestSampleString is the string sample of RFC 8785, section 3.2.2.2.

@@ -24,6 +24,7 @@ var seeds = []string{
 	"1" + strings.Repeat("0", 900) + "e-900",
 	nested(64), nested(65), strings.Repeat("[", 70), strings.Repeat(`{"a":`, 66) + "1" + strings.Repeat("}", 66),
 	`[[[1,2],{"a":[]}],"\ud800x",1e999]`,
+	`[[[]],[]]`, `"\ud800xude00"`,
 	`{"id":1,"p":{"a":[[1]],"b":2},"id":2}`,
 	"{" + manyMembers(40) + "}", "{" + manyMembers(20) + `,"m3":1}`,
 	"\uFEFF1", "\xff", "\"\xed\xa0\x80\"", "[1]\x00", "tru", "nullx", "", " ",

@@ -103,6 +103,7 @@ func TestRules(t *testing.T) {
 		{"high and another escape", `"\ud800\u0041"`, canonjson.LoneSurrogate, 1, ""},
 		{"high twice, low", `"\ud800\ud83d\ude00"`, canonjson.LoneSurrogate, 1, ""},
 		{"low before high", `"\ude00\ud83d"`, canonjson.LoneSurrogate, 1, ""},
+		{"high and what looks like an escape", `"\ud800xude00"`, canonjson.LoneSurrogate, 1, ""},
 		{"lone after a pair", `"\ud83d\ude00\ude00"`, canonjson.LoneSurrogate, 13, ""},
 		{"lone in a name", `{"x":{"a\ud800":1}}`, canonjson.LoneSurrogate, 8, "/x/a\uFFFD"},
 		{"noncharacter", `"\uffff\ufffe"`, none, 0, ""},
@@ -250,6 +251,25 @@ func TestSyntaxErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestControlCharacters puts every byte below U+0020 at every place in a string of two words.
+func TestControlCharacters(t *testing.T) {
+	for c := range byte(0x20) {
+		for i := range 20 {
+			text := []byte(`"` + strings.Repeat("x", 20) + `"`)
+			text[1+i] = c
+			_, _, err := canonjson.Parse(text, canonjson.Limits{})
+			var syntax *canonjson.SyntaxError
+			if !errors.As(err, &syntax) || syntax.Offset != 1+i {
+				t.Errorf("%q: %v", text, err)
+			}
+			v := canonjson.String(string(text[1 : len(text)-1]))
+			if w := mustParse(t, v.String()); w.Str() != v.Str() {
+				t.Errorf("%s became %s", v, w)
+			}
+		}
 	}
 }
 

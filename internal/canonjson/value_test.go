@@ -60,6 +60,18 @@ func TestAccessors(t *testing.T) {
 	}
 }
 
+// TestDepth measures trees whose deepest part is not the last.
+func TestDepth(t *testing.T) {
+	for text, want := range map[string]int{
+		`[[[]],[]]`: 3, `[[],[[]]]`: 3, `{"a":{"b":{}},"c":{},"d":1}`: 3, `[[[1]],2]`: 3, `[1,2]`: 1, `"[[["`: 0,
+	} {
+		v := mustParse(t, text)
+		if v.Depth() != want || reversed(v).Depth() != want {
+			t.Errorf("%s: depth %d, constructed %d; want %d", text, v.Depth(), reversed(v).Depth(), want)
+		}
+	}
+}
+
 // TestPointerEscapes finds names that hold the characters of a pointer.
 func TestPointerEscapes(t *testing.T) {
 	v := mustParse(t, `{"a/b":1,"m~n":2,"~1":3,"":{"":4}}`)
@@ -165,6 +177,9 @@ func TestConstructors(t *testing.T) {
 		{canonjson.Float(1), `1`, 0, 1},
 		{canonjson.Float(math.Copysign(0, -1)), `0`, 0, 1},
 		{canonjson.Float(1e-7), `1e-7`, 0, 1},
+		{canonjson.Float(1 << 55), `36028797018963968`, 0, 1},
+		{canonjson.Float(-(1 << 62)), `-4611686018427387904`, 0, 1},
+		{canonjson.Float(1e23), `1e+23`, 0, 1},
 		{canonjson.String("a\"\\/\x00\x1f\n\u2028<é"), `"a\"\\/\u0000\u001f\n` + "\u2028<é\"", 0, 1},
 		{canonjson.String("a\xffb"), "\"a\uFFFDb\"", 0, 1},
 		{canonjson.Array(), `[]`, 1, 1},

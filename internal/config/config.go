@@ -128,7 +128,7 @@ func Default() *Config {
 // Ceilings of the limits: an operator may go up to them and not beyond (security requirements, section 3).
 const (
 	maxRate         = 1_000_000
-	maxConcurrency  = 1024
+	maxConcurrency  = 8192
 	maxTotal        = 8192
 	maxDeadline     = 10 * time.Minute
 	maxMessage      = 16 << 20

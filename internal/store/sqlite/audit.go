@@ -53,7 +53,9 @@ func (c *chain) insert(db *conn, rows []audit.Row) error {
 // AppendAudit implements audit.Log.
 func (s *Store) AppendAudit(ctx context.Context, rows []audit.Row) error {
 	return s.submit(ctx, func(t *tx) error {
-		t.rows = append(t.rows, rows...)
+		for _, r := range rows {
+			t.audit(r)
+		}
 		return nil
 	})
 }

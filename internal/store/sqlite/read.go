@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -155,27 +156,28 @@ WHERE h.namespace = ? AND h.id = ? AND r.revision = ? AND r.deleted = 0`,
 // index cannot be used, so a list never becomes a scan unseen. The primary key needs no name.
 const (
 	headsAll = revisionColumns + `FROM heads h JOIN revisions r ON r.seq = h.seq
-WHERE h.namespace = ? AND h.id > ? ORDER BY h.id LIMIT ?`
+WHERE h.namespace = ?1 AND h.id > ?2 ORDER BY h.id LIMIT ?3`
 	headsLive = revisionColumns + `FROM heads h INDEXED BY heads_live JOIN revisions r ON r.seq = h.seq
-WHERE h.namespace = ? AND h.id > ? AND h.deleted = 0 ORDER BY h.id LIMIT ?`
+WHERE h.namespace = ?1 AND h.id > ?2 AND h.deleted = 0 ORDER BY h.id LIMIT ?3`
+	headsKindLive = revisionColumns + `FROM heads h INDEXED BY heads_kind JOIN revisions r ON r.seq = h.seq
+WHERE h.namespace = ?1 AND h.kind = ?4 AND h.deleted = 0 AND h.id > ?2 ORDER BY h.id LIMIT ?3`
 	headsKind = revisionColumns + `FROM heads h INDEXED BY heads_kind JOIN revisions r ON r.seq = h.seq
-WHERE h.namespace = ? AND h.kind = ? AND h.id > ? ORDER BY h.id LIMIT ?`
-	headsKindLive = revisionColumns + `FROM heads h INDEXED BY heads_kind_live JOIN revisions r ON r.seq = h.seq
-WHERE h.namespace = ? AND h.kind = ? AND h.id > ? AND h.deleted = 0 ORDER BY h.id LIMIT ?`
+WHERE h.namespace = ?1 AND h.kind = ?4 AND h.deleted = 0 AND h.id > ?2 UNION ALL ` + // two runs, merged
+		revisionColumns + `FROM heads h INDEXED BY heads_kind JOIN revisions r ON r.seq = h.seq
+WHERE h.namespace = ?1 AND h.kind = ?4 AND h.deleted = 1 AND h.id > ?2 ORDER BY 2 LIMIT ?3`
 )
 
 // Heads implements persistence.Reader.
 func (r *reader) Heads(namespace string, f persistence.HeadFilter) ([]*persistence.Document, bool, error) {
 	p := page{limit: max(f.Limit, 1), maxBytes: f.MaxBytes}
 	text, args := headsLive, []any{namespace, f.After, p.rows()}
-	if f.IncludeDeleted {
+	switch {
+	case f.Kind != "" && f.IncludeDeleted:
+		text, args = headsKind, append(args, f.Kind)
+	case f.Kind != "":
+		text, args = headsKindLive, append(args, f.Kind)
+	case f.IncludeDeleted:
 		text = headsAll
-	}
-	if f.Kind != "" {
-		text, args = headsKindLive, []any{namespace, f.Kind, f.After, p.rows()}
-		if f.IncludeDeleted {
-			text = headsKind
-		}
 	}
 	return p.read(r, text, args...)
 }
@@ -239,8 +241,14 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // not served (persistence.v1, section 11, K6).
 func checksum(d *persistence.Document, refs []byte) int64 {
 	b := make([]byte, 0, 256)
-	b = fmt.Appendf(b, "%s\x00%s\x00%q%q%d %t %d %d %d ", d.Namespace, d.ID, d.Kind, d.SchemaVersion,
-		d.Revision, d.Deleted, d.CreatedAt.UnixMilli(), d.UpdatedAt.UnixMilli(), len(refs))
+	for _, s := range []string{d.Namespace, d.ID, d.Kind, d.SchemaVersion} {
+		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	}
+	for _, n := range []int64{
+		d.Revision, flag(d.Deleted), d.CreatedAt.UnixMilli(), d.UpdatedAt.UnixMilli(), int64(len(refs)),
+	} {
+		b = binary.AppendVarint(b, n)
+	}
 	sum := crc32.Update(0, castagnoli, b)
 	sum = crc32.Update(sum, castagnoli, refs)
 	return int64(crc32.Update(sum, castagnoli, d.Payload))

@@ -36,8 +36,7 @@ CREATE TABLE heads (
 	PRIMARY KEY (namespace, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX heads_live ON heads (namespace, id) WHERE deleted = 0;
-CREATE INDEX heads_kind ON heads (namespace, kind, id);
-CREATE INDEX heads_kind_live ON heads (namespace, kind, id) WHERE deleted = 0;
+CREATE INDEX heads_kind ON heads (namespace, kind, deleted, id);
 
 CREATE TABLE revisions (
 	seq INTEGER PRIMARY KEY,

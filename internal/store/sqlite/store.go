@@ -147,7 +147,9 @@ func (s *Store) start(random io.Reader) error {
 	if err != nil {
 		return err
 	}
-	s.writer = newWriter(s, c, hex.EncodeToString(name), random)
+	if s.writer, err = newWriter(s, c, hex.EncodeToString(name), random); err != nil {
+		return errors.Join(err, c.close())
+	}
 	s.seats = max(minReaders, 2*runtime.GOMAXPROCS(0))
 	s.readers = make(chan *conn, s.seats)
 	for range s.seats {

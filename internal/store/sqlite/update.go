@@ -12,6 +12,7 @@ import (
 // committed with them. It implements persistence.Tx.
 type tx struct {
 	reader
+	w     *writer
 	wrote bool // the savepoint exists
 	rows  []audit.Row
 	bytes int // of payload
@@ -144,11 +145,8 @@ func follows(d *persistence.Document, h persistence.Head) error {
 
 // appendRevision writes the row of the revision and gives its seq.
 func (t *tx) appendRevision(d *persistence.Document, h head, refs []byte) (seq int64, err error) {
-	// Every revision is put behind the last one. A head is never purged, so the last row stays and no seq comes twice.
-	err = t.query("SELECT max(seq) FROM revisions", stop(func(r row) { seq = r.int(0) + 1 }))
-	if err != nil {
-		return 0, err
-	}
+	t.w.seq++
+	seq = t.w.seq
 	doc := h.doc
 	if !h.known {
 		doc = seq

@@ -49,17 +49,24 @@ type writer struct {
 	queue  chan *op
 	random io.Reader // used in the writer's goroutine only
 
+	// seq is the last one given to a revision; one whose transaction failed leaves a gap. Used in the writer's
+	// goroutine only. The row with the highest is some document's head, which is never purged, so none comes twice.
+	seq     int64
 	chain   chain // as committed; used in the writer's goroutine only
 	durable atomic.Pointer[audit.Head]
 	batches int // since the log was last looked at
 }
 
 // newWriter makes the writer; loop runs it.
-func newWriter(s *Store, c *conn, name string, random io.Reader) *writer {
+func newWriter(s *Store, c *conn, name string, random io.Reader) (*writer, error) {
 	w := &writer{store: s, conn: c, random: random, queue: make(chan *op, maxQueue)}
 	w.chain = chain{name: name, hash: audit.Genesis(name)}
 	w.durable.Store(w.chain.head())
-	return w
+	var err error
+	if w.seq, err = c.number("SELECT max(seq) FROM revisions"); err != nil {
+		return nil, fmt.Errorf("find the last revision: %w", err)
+	}
+	return w, nil
 }
 
 // submit has work run by the writer in a savepoint of its own and returns once that is durable. It returns work's
@@ -201,7 +208,7 @@ func (b *batch) next() *op {
 
 // run runs one call. Its failure undoes only what it wrote itself, unless SQLite lost the transaction.
 func (b *batch) run(o *op) {
-	t := &tx{reader: reader{c: b.w.conn}}
+	t := &tx{reader: reader{c: b.w.conn}, w: b.w}
 	returned := false
 	defer func() {
 		if !returned {

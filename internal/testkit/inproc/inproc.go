@@ -4,13 +4,13 @@ package inproc
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"strings"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/tabellion-mcp/tabellion/fault"
@@ -88,8 +88,15 @@ func (noAuth) Authenticate(context.Context, identity.Credentials) (*identity.Pri
 	return nil, "no credentials in process", nil
 }
 
+// TB is the part of testing.TB that New needs, so that a bench program can build a server too.
+type TB interface {
+	Helper()
+	Fatal(args ...any)
+	Context() context.Context
+}
+
 // New builds the server.
-func New(tb testing.TB, c Config) *Server {
+func New(tb TB, c Config) *Server {
 	tb.Helper()
 	if c.Clock == nil {
 		c.Clock = clock.System{}
@@ -105,7 +112,7 @@ func New(tb testing.TB, c Config) *Server {
 	if c.Gate != nil {
 		limits = *c.Gate
 	}
-	sealer, err := seal.New(tb.Context(), c.Store, c.Clock, nil)
+	sealer, err := seal.New(tb.Context(), c.Store, c.Clock, rand.Reader)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -77,7 +77,7 @@ type op struct {
 
 	edits []edit
 	// needs are folders whose earlier changes come to the disk no later than this one: those
-	// edited, one that goes away or moves, and those on the way to a rename's destination.
+	// edited, one that goes away, and those on the way to a rename's destination.
 	needs []ino
 }
 
@@ -211,15 +211,15 @@ func (d *disk) rename(from *node, oldName string, to *node, newName string, noRe
 			return syscall.ENOTEMPTY
 		}
 	}
-	d.change([]edit{{from.id, oldName, 0}, {to.id, newName, n.id}}, d.renameNeeds(from, to, n, newName)...)
+	d.change([]edit{{from.id, oldName, 0}, {to.id, newName, n.id}}, d.renameNeeds(from, to, newName)...)
 	return 0
 }
 
-// renameNeeds lists the folders whose earlier changes a rename of n depends on. Without
-// the way to the destination, an image could have lost the old name and not reach the new
-// one; without n and a replaced folder, what was moved out of those earlier could be lost.
-func (d *disk) renameNeeds(from, to, n *node, newName string) []ino {
-	needs := []ino{from.id, to.id, n.id}
+// renameNeeds lists the folders whose earlier changes a rename depends on. Without those
+// on the way to the destination, an image could have lost the old name and not reach the
+// new one; without a replaced folder, it could lose what was moved out of that before.
+func (d *disk) renameNeeds(from, to *node, newName string) []ino {
+	needs := []ino{from.id, to.id}
 	if old, ok := to.names[newName]; ok {
 		needs = append(needs, old)
 	}
@@ -297,7 +297,6 @@ func (d *disk) truncate(n *node, size int64) syscall.Errno {
 	}
 	n.data = resize(n.data, size)
 	n.touch(d.now())
-	maps.DeleteFunc(n.lost, func(page int64, _ bool) bool { return page*pageBytes >= size })
 	n.pending = append(n.pending, &op{seq: d.next(), file: n.id, truncate: true, off: size})
 	return 0
 }

@@ -269,6 +269,20 @@ func TestRemovedFolderComesAfterItsContent(t *testing.T) {
 	s.allowed(KindSynced, "p/ p/f=")
 }
 
+// The same with a folder that is replaced.
+func TestReplacedFolderComesAfterItsContent(t *testing.T) {
+	s := newSim(t)
+	s.mkdir("d")
+	s.create("d/f")
+	s.mkdir("e")
+	s.mkdir("p")
+	s.sync("/")
+	s.sync("d")
+	s.rename("d/f", "p/f")
+	s.rename("e", "d")
+	s.allowed(KindSubset, "d/ d/f= e/ p/", "d/ e/ p/ p/f=", "d/ p/ p/f=")
+}
+
 func TestUnlinkNeedsFolderSync(t *testing.T) {
 	s := newSim(t)
 	s.create("f")
@@ -341,12 +355,12 @@ func TestTruncate(t *testing.T) {
 	s.sync("f")
 	s.sync("/")
 	s.truncate("f", 4096)
-	s.write("f", 0, "b4096")    // in place: independent of the truncation
-	s.write("f", 4096, "c4096") // in space that the truncation freed: only after it
-	s.allowed(KindPrefix, "f=a8192", "f=a4096", "f=b4096", "f=b4096c4096")
-	s.allowed(KindSubset, "f=a8192", "f=b4096a4096", "f=a4096", "f=b4096", "f=a4096c4096", "f=b4096c4096")
+	s.write("f", 0, "b4096")  // in place: independent of the truncation
+	s.write("f", 4096, "c10") // in space that the truncation freed: only after it
+	s.allowed(KindPrefix, "f=a8192", "f=a4096", "f=b4096", "f=b4096c10")
+	s.allowed(KindSubset, "f=a8192", "f=b4096a4096", "f=a4096", "f=b4096", "f=a4096c10", "f=b4096c10")
 	s.sync("f")
-	s.allowed(KindSynced, "f=b4096c4096")
+	s.allowed(KindSynced, "f=b4096c10")
 }
 
 func TestTornWriteOnlyInItsKind(t *testing.T) {
@@ -368,6 +382,19 @@ func TestTornAppend(t *testing.T) {
 	s.sync("/")
 	s.write("f", 0, "a1000")
 	s.allowed(KindTorn, "f=a512", "f=a512.488", "f=.512a488")
+}
+
+// A torn write into space that a truncation freed brings the truncation with it.
+func TestTornWriteAfterTruncate(t *testing.T) {
+	s := newSim(t)
+	s.create("f")
+	s.write("f", 0, "a4096")
+	s.sync("f")
+	s.sync("/")
+	s.truncate("f", 0)
+	s.write("f", 0, "b1024")
+	s.truncate("f", 0)
+	s.allowed(KindTorn, "f=b512", "f=b512.512", "f=.512b512")
 }
 
 func TestNothingToTear(t *testing.T) {
@@ -454,8 +481,11 @@ func TestForgottenFilesAreFreed(t *testing.T) {
 		t.Errorf("%d nodes kept for one file", n)
 	}
 	s.unlink("f")
-	s.d.sweep() // the durable name still needs its file
+	s.create("t")
+	s.unlink("t")
+	s.d.sweep() // durable and unsynced names still need their files
 	s.allowed(KindSynced, "f=")
+	s.allowed(KindPrefix, "f=", "f=a10", "", "t=") // the write was never synced
 }
 
 // script runs random operations; the same numbers give the same run.

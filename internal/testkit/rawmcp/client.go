@@ -230,3 +230,6 @@ func ParseAnswer(raw *Raw) (scenario.Answer, error) {
 	}
 	return a, nil
 }
+
+// Session is the session id that Open got.
+func (c *Client) Session() string { return c.session }

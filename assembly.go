@@ -1,0 +1,208 @@
+package tabellion
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/tabellion-mcp/tabellion/internal/audit"
+	"github.com/tabellion-mcp/tabellion/internal/catalog"
+	"github.com/tabellion-mcp/tabellion/internal/gate"
+	"github.com/tabellion-mcp/tabellion/internal/identity"
+	"github.com/tabellion-mcp/tabellion/internal/seal"
+	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
+	"github.com/tabellion-mcp/tabellion/internal/transport/control"
+	"github.com/tabellion-mcp/tabellion/internal/transport/mcp"
+	"github.com/tabellion-mcp/tabellion/internal/transport/ops"
+	"github.com/tabellion-mcp/tabellion/persistence"
+	"github.com/tabellion-mcp/tabellion/policy"
+)
+
+// instructions tell a client's model what this server is for.
+const instructions = "Durable documents. A write names the revision it builds on and carries an idempotencyKey; after a lost answer, repeat it with the same key."
+
+// assemble opens the parts from the inside out. On an error Close takes back what was opened.
+func (s *Server) assemble(ctx context.Context) error {
+	pepper, err := s.pepper()
+	if err != nil {
+		return err
+	}
+	if err := s.openStore(ctx); err != nil {
+		return err
+	}
+	sealer, err := seal.New(ctx, s.store, s.clock, rand.Reader)
+	if err != nil {
+		return err
+	}
+	if err := s.openIdentity(pepper); err != nil {
+		return err
+	}
+	decider, err := newDecider(s.cfg)
+	if err != nil {
+		return err
+	}
+	if s.catalog, err = s.newCatalog(sealer); err != nil {
+		return err
+	}
+	s.gate = gate.New(gate.Config{
+		Catalog: s.catalog, Decider: decider, Auth: s.auth, Sealer: sealer, Recorder: s.recorder, Once: s.store,
+		Limits: s.cfg.Limits.Limits, Clock: s.clock, Log: s.log, Observer: s.metrics,
+		Notify: func(c catalog.Change) { s.mcp.Notify(c) },
+	})
+	s.mcp = mcp.New(mcp.Config{
+		Gate: s.gate, Catalog: s.catalog, Log: s.log,
+		Info:          mcp.Info{Name: "tabellion", Title: s.cfg.Name, Version: Version(), Instructions: instructions},
+		HTTPStatus200: s.cfg.Auth.HTTPStatus == 200, SSE: s.cfg.Transports.SSE,
+		MaxBody: s.cfg.Limits.RequestBytes, StdioCalls: s.cfg.Limits.Concurrency,
+	})
+	s.gauges()
+	s.control, err = control.Listen(s.cfg.Data, control.Config{Run: s.gate.Run, Stdio: s.serveStdio, About: s.about, Log: s.log})
+	return err
+}
+
+// pepper reads the configured pepper; none is nil.
+func (s *Server) pepper() ([]byte, error) {
+	if s.cfg.Auth.Pepper.IsZero() {
+		return nil, nil
+	}
+	pepper, err := s.cfg.Auth.Pepper.Reveal(os.Getenv)
+	if err != nil {
+		return nil, fmt.Errorf("auth.pepper: %w", err)
+	}
+	return pepper, nil
+}
+
+// openStore opens the store and the audit trail on it.
+func (s *Server) openStore(ctx context.Context) error {
+	var err error
+	s.store, err = sqlite.Open(ctx, s.cfg.Data, sqlite.Options{
+		Durability: s.cfg.Persistence.Durability, Retention: s.cfg.Persistence.Limits.IdempotencyRetention, Clock: s.clock, Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	signer, err := audit.OpenSigner(s.cfg.Data, rand.Reader)
+	if err != nil {
+		return err
+	}
+	s.recorder, err = audit.NewRecorder(audit.RecorderConfig{Log: s.store, Dir: s.cfg.Data, Signer: signer, Clock: s.clock, Logger: s.log})
+	return err
+}
+
+// openIdentity starts the check of API keys. Without auth.keys no key is accepted, though keys may be made.
+func (s *Server) openIdentity(pepper []byte) error {
+	var err error
+	s.auth, err = identity.NewAuthenticator(identity.Config{Keys: s.store, Clock: s.clock, Pepper: pepper, Dev: s.cfg.Dev, Log: s.log})
+	if err != nil {
+		return err
+	}
+	s.keys, err = identity.NewKeyService(identity.ServiceConfig{Keys: s.store, Auth: s.auth, Clock: s.clock, Random: rand.Reader, Pepper: pepper})
+	return err
+}
+
+// newDecider makes the policy. Without a section the role admin, which only the local principal and keys made by it
+// have, is all there is (middle, D6).
+func newDecider(cfg *Config) (policy.Decider, error) {
+	if cfg.Dev {
+		return policy.Open{}, nil
+	}
+	var c policy.Config
+	if cfg.Policy != nil {
+		c = *cfg.Policy
+	}
+	return policy.New(c)
+}
+
+// newCatalog collects the operations. Without an open store they can be listed and not run.
+func (s *Server) newCatalog(cursors persistence.Cursors) (*catalog.Catalog, error) {
+	documents := persistence.Config{Cursors: cursors, Limits: s.cfg.Persistence.Limits, Durability: s.cfg.Persistence.Durability}
+	if s.store != nil {
+		documents.Store = s.store
+	}
+	operations := persistence.New(documents).Operations()
+	return catalog.New(s.cfg.ToolNames, append(operations, s.operatorOperations()...)...)
+}
+
+// about is what other processes on the folder are told.
+func (s *Server) about() control.About {
+	a := control.About{PID: os.Getpid(), Version: Version()}
+	if p := s.address.Load(); p != nil {
+		a.Address = *p
+	}
+	return a
+}
+
+// health is what /readyz shows.
+func (s *Server) health() ops.Health {
+	h := ops.Health{Store: s.store.Healthy(), Audit: s.recorder.Healthy(), Closing: s.closing.Load()}
+	h.LostStore, h.LostReads = s.recorder.Losses()
+	return h
+}
+
+// gauges shows the health in metrics too.
+func (s *Server) gauges() {
+	s.metrics.Gauge("tabellion_store_writable", "1 while the store takes writes.", func() float64 {
+		if s.store.Healthy() != nil {
+			return 0
+		}
+		return 1
+	})
+	s.metrics.Gauge("tabellion_audit_lost_entries", "Audit entries that were lost since the start.", func() float64 {
+		store, reads := s.recorder.Losses()
+		return float64(store + reads)
+	})
+}
+
+// shutdownRest is how long the last writes may take after the time for calls has run out.
+const shutdownRest = 2 * time.Second
+
+// Close stops taking calls, lets those under way finish until ctx ends, and closes the store (security requirements,
+// R12). A second Close waits for the first and returns the same.
+func (s *Server) Close(ctx context.Context) error {
+	s.closed.Do(func() {
+		s.closing.Store(true)
+		s.err = errors.Join(s.closeTransports(ctx), s.closeParts(ctx))
+	})
+	return s.err
+}
+
+// closeTransports ends the listeners side by side: each of them waits for calls.
+func (s *Server) closeTransports(ctx context.Context) error {
+	closers := []func(context.Context) error{s.web.close}
+	if s.control != nil {
+		closers = append(closers, s.control.Close)
+	}
+	if s.mcp != nil {
+		closers = append(closers, s.mcp.Close)
+	}
+	errs := make(chan error, len(closers))
+	for _, c := range closers {
+		go func() { errs <- c(ctx) }()
+	}
+	var all []error
+	for range closers {
+		all = append(all, <-errs)
+	}
+	return errors.Join(all...)
+}
+
+// closeParts ends what stands on the store, and then the store. It gets time of its own: these are the last writes.
+func (s *Server) closeParts(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownRest)
+	defer cancel()
+	var errs []error
+	if s.auth != nil {
+		errs = append(errs, s.auth.Close(ctx))
+	}
+	if s.recorder != nil {
+		errs = append(errs, s.recorder.Close(ctx))
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	return errors.Join(errs...)
+}
+

@@ -1,0 +1,109 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/tabellion-mcp/tabellion/policy"
+)
+
+// Check holds the rules between keys. Its error is a Problems.
+func (c *Config) Check() error {
+	k := &checker{c: c}
+	if c.Data == "" {
+		k.complain("data", errNoData.Error())
+	}
+	k.binds()
+	k.tls()
+	k.people()
+	if c.Policy != nil {
+		if _, err := policy.New(*c.Policy); err != nil {
+			k.policy(err)
+		}
+	}
+	if c.Limits.ResponseBytes < int(c.Persistence.Limits.MaxDocumentBytes) {
+		k.complain("limits.response_bytes", "it is smaller than persistence.limits.document_bytes: such a document could be written and not read")
+	}
+	return k.problems.sorted()
+}
+
+// checker gathers problems.
+type checker struct {
+	c        *Config
+	problems Problems
+}
+
+// complain records a problem of a key, at the place where it was set.
+func (k *checker) complain(path, message string) {
+	k.problems = append(k.problems, Problem{k.c.origins[path], path, message})
+}
+
+// binds keeps what listens beyond this machine closed (security requirements, S4 and S19).
+func (k *checker) binds() {
+	c := k.c
+	public := !Loopback(c.Listen)
+	if c.Dev && public {
+		k.complain("listen", "--dev serves without authentication and refuses an address that is not loopback")
+	}
+	if public && !c.Dev && !c.Auth.Keys {
+		k.complain("listen", "an address that is not loopback needs auth.keys: true")
+	}
+	if public && len(c.Hosts) == 0 {
+		k.complain("listen", "an address that is not loopback needs the list of names that it is reached by, in hosts")
+	}
+	if c.Ops != "" && c.Ops == c.Listen && !strings.HasSuffix(c.Ops, ":0") {
+		k.complain("ops", "it must be another address than listen")
+	}
+	if c.Ops != "" && !Loopback(c.Ops) && len(c.Hosts) == 0 {
+		k.complain("ops", "an address that is not loopback needs the list of names that it is reached by, in hosts")
+	}
+}
+
+// tls wants both parts or none.
+func (k *checker) tls() {
+	if (k.c.TLS.Cert == "") != k.c.TLS.Key.IsZero() {
+		k.complain("tls", "cert and key belong together; one is missing")
+	}
+}
+
+// people wants names where a principal is configured.
+func (k *checker) people() {
+	if l := k.c.Auth.Local; l != nil && l.Subject == "" {
+		k.complain("auth.local", "subject is missing")
+	}
+	f := k.c.Auth.FirstKey
+	if f == nil {
+		return
+	}
+	if f.User == "" {
+		k.complain("auth.first_key", "user is missing")
+	}
+	if !k.c.Auth.Keys {
+		k.complain("auth.first_key", "it needs auth.keys: true")
+	}
+}
+
+// policy gives an error of the policy the place of the entry that it names.
+func (k *checker) policy(err error) {
+	path, _, _ := strings.Cut(err.Error(), ":")
+	at, ok := k.c.origins[path]
+	for !ok && strings.Contains(path, ".") {
+		path = path[:strings.LastIndexByte(path, '.')]
+		at, ok = k.c.origins[path]
+	}
+	k.problems = append(k.problems, Problem{at, "", err.Error()})
+}
+
+// Loopback tells whether an address (host:port) is reached from this machine only.
+func Loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}

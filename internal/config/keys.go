@@ -1,0 +1,185 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/tabellion-mcp/tabellion/internal/catalog"
+	"github.com/tabellion-mcp/tabellion/persistence"
+	"github.com/tabellion-mcp/tabellion/policy"
+)
+
+// root describes every key of the file, in the order of the documentation.
+var root = section("", "",
+	text("name", "tabellion", "What this server is called, in answers to clients and in snippets.",
+		func(c *Config) *string { return &c.Name }, name),
+	text("data", "", "Folder of the embedded store, taken from the folder of this file. It is made when it is missing. The only key that is needed.",
+		func(c *Config) *string { return &c.Data }, nil),
+	text("listen", DefaultListen, "Address of the MCP endpoints. An address that is not loopback needs `hosts` and `auth.keys`.",
+		func(c *Config) *string { return &c.Listen }, address),
+	text("ops", DefaultOps, "Address of /healthz, /readyz and /metrics. `none` opens no such listener.",
+		func(c *Config) *string { return &c.Ops }, opsAddress),
+	list("hosts", "[]", "Host names that requests may be addressed to. The names of loopback are always answered on a loopback address.",
+		func(c *Config) *[]string { return &c.Hosts }, host),
+	list("origins", "[]", "Web origins that may send requests from a browser.",
+		func(c *Config) *[]string { return &c.Origins }, originOf),
+	section("tls", "Certificate of the MCP listener. Without it the listener speaks plain HTTP.",
+		text("cert", "", "File with the certificate chain, PEM.", func(c *Config) *string { return &c.TLS.Cert }, nil),
+		secret("key", "The private key, PEM.", func(c *Config) *Secret { return &c.TLS.Key })),
+	authKeys,
+	policyKeys,
+	limitKeys,
+	section("transports", "Older forms of MCP over HTTP.",
+		boolean("sse", "false", "Serve the old form with `GET /sse` and `POST /messages` too.", func(c *Config) *bool { return &c.Transports.SSE })),
+	choice("tool_names", "contract", "How tool names are written: `contract` is persistence.get, `portable` is persistence_get for clients that refuse dots.",
+		[]string{"contract", "portable"}, func(c *Config, s string) { c.ToolNames = catalog.Names(s) }),
+	persistenceKeys,
+	section("runtime", "Memory behaviour of the process. The program chooses what is not set.",
+		integer("gc_percent", "", "As the environment variable GOGC.", 20, 2000, func(c *Config, n int64) { c.Runtime.GCPercent = int(n) }),
+		size("memory_limit", "", "As the environment variable GOMEMLIMIT: a soft bound.", 32<<20, 1<<40, func(c *Config, n int64) { c.Runtime.MemoryLimit = n })),
+	section("log", "What is written to stderr.",
+		choice("level", "info", "The least important kind of line that is written.", []string{"debug", "info", "warn", "error"}, func(c *Config, s string) { c.Log.Level = s }),
+		choice("format", "text", "Form of the lines.", []string{"text", "json"}, func(c *Config, s string) { c.Log.Format = s })),
+	unserved("store", "only the embedded store is served; leave the key out and set data"),
+	unserved("blobs", "artifacts are not served yet; leave the key out"),
+	unserved("transfer", "artifacts are not served yet; leave the key out"),
+	unserved("models", "the models slot is not served yet; leave the section out"),
+	unserved("context", "the context slot is not served yet; leave the section out"),
+	unserved("contract", "contracts are not served yet; leave the section out"),
+	unserved("broker", "brokers are not served yet; leave the section out"),
+	unserved("telemetry", "traces are not served yet; /metrics is on the ops address"),
+)
+
+// authKeys says who may call.
+var authKeys = section("auth", "Who may call. Without this section nobody can, over HTTP or by stdio.",
+	section("local", "The principal of `stdio` and of the commands on this machine.",
+		text("subject", "", "Name of the principal; `me` is the subject local:me in the policy.", func(c *Config) *string { return &c.local().Subject }, name),
+		list("roles", "[]", "Roles of the principal. The role `admin` may do everything.", func(c *Config) *[]string { return &c.local().Roles }, name)),
+	boolean("keys", "false", "Accept API keys, which `tabellion keys create` makes.", func(c *Config) *bool { return &c.Auth.Keys }),
+	secret("pepper", "Mixed into the stored digests of API keys, so that a copy of the store does not suffice to check a guess. A change makes all keys invalid.",
+		func(c *Config) *Secret { return &c.Auth.Pepper }),
+	scalar("http_status", "401 or 200", "401", "Status of the answer to a request without a valid key; 200 is for clients that hide the body of a 401.", []kind{kindInteger},
+		func(c *Config, s string) error {
+			if s != "401" && s != "200" {
+				return fmt.Errorf("expected 401 or 200, got %s", quote(s))
+			}
+			c.Auth.HTTPStatus, _ = strconv.Atoi(s)
+			return nil
+		}),
+	section("first_key", "Make a key at a start that finds none in the store, and show it once on stderr.",
+		text("user", "", "Whom the key acts as: `ana` is the subject user:ana in the policy.", func(c *Config) *string { return &c.firstKey().User }, name),
+		list("roles", "[]", "Roles of the key.", func(c *Config) *[]string { return &c.firstKey().Roles }, name)),
+	unserved("issuers", "access tokens are not served yet; use API keys (auth.keys)"),
+)
+
+// policyKeys says who may do what.
+var policyKeys = section("policy", "Who may do what. Nothing is allowed that no assignment allows, and denies win. Without this section the local principal has the role `admin` and nobody else has any right.",
+	&key{name: "roles", doc: "A name, and the capabilities that it stands for: persistence.read, persistence.write, persistence.delete, persistence.admin, operator.read, operator.admin. The role `admin` is built in.",
+		entries: func(c *Config, role string) *key {
+			return list(role, "", "", func(*Config) *[]string { return new([]string) }, nil).storing(func(c *Config, texts []string) {
+				p := c.policy()
+				if p.Roles == nil {
+					p.Roles = map[string][]string{}
+				}
+				p.Roles[role] = texts
+			})
+		}},
+	&key{name: "assignments", doc: "Who has which role where.", records: func() ([]*key, func(*Config)) {
+		a := &policy.Assignment{}
+		return []*key{
+			text("subject", "", "user:NAME, role:NAME, key:ID, local:NAME, or * for every authenticated caller.", func(*Config) *string { return &a.Subject }, nil),
+			text("role", "", "A role of `policy.roles`, or `admin`.", func(*Config) *string { return &a.Role }, nil),
+			text("on", "", "A path, or a path with /** for all below it: /persistence/namespaces/explorer/**.", func(*Config) *string { return &a.On }, nil),
+		}, func(c *Config) { p := c.policy(); p.Assignments = append(p.Assignments, *a) }
+	}},
+	&key{name: "denies", doc: "What is taken away, whatever an assignment says.", records: func() ([]*key, func(*Config)) {
+		d, caps := &policy.Deny{}, new([]string)
+		return []*key{
+				text("subject", "", "As in an assignment.", func(*Config) *string { return &d.Subject }, nil),
+				list("capabilities", "[]", "What is taken away; all when the list is empty.", func(*Config) *[]string { return caps }, nil),
+				text("on", "", "As in an assignment.", func(*Config) *string { return &d.On }, nil),
+			}, func(c *Config) {
+				for _, name := range *caps {
+					d.Capabilities = append(d.Capabilities, policy.Capability(name))
+				}
+				p := c.policy()
+				p.Denies = append(p.Denies, *d)
+			}
+	}},
+)
+
+// limitKeys bounds calls.
+var limitKeys = section("limits", "Bounds of calls and messages.",
+	number("rate", "50", "Calls a second of one principal; 0 is no limit.", 0, maxRate, func(c *Config) *float64 { return &c.Limits.Rate }),
+	integer("burst", "100", "Calls that may come at once after a pause.", 1, maxRate, func(c *Config, n int64) { c.Limits.Burst = int(n) }),
+	integer("concurrency", "16", "Calls under way of one principal.", 1, maxConcurrency, func(c *Config, n int64) { c.Limits.Concurrency = int(n) }),
+	integer("total_concurrency", "256", "Calls under way in all.", 1, maxTotal, func(c *Config, n int64) { c.Limits.TotalConcurrency = int(n) }),
+	duration("deadline", "30s", "How long one call may take.", time.Second, maxDeadline, func(c *Config) *time.Duration { return &c.Limits.Deadline }),
+	size("request_bytes", "4MiB", "Largest message that is read.", minMessage, maxMessage, func(c *Config, n int64) { c.Limits.RequestBytes = int(n) }),
+	size("response_bytes", "4MiB", "Largest result of one call.", minMessage, maxMessage, func(c *Config, n int64) { c.Limits.ResponseBytes = int(n) }),
+	integer("auth_failures", "20", "Failed authentications of one address in a minute, before it is refused for a minute.", 1, maxAuthFailures, func(c *Config, n int64) { c.Limits.AuthFailures = int(n) }),
+)
+
+// persistenceKeys configures the slot.
+var persistenceKeys = section("persistence", "Documents.",
+	choice("durability", string(persistence.FileAndDirectorySync), "What an acknowledged write survives: `file-and-directory-sync` is the loss of power; `file-sync` leaves out the sync of folders, and a file made just before the loss of power may be gone.",
+		[]string{string(persistence.FileAndDirectorySync), string(persistence.FileSync)},
+		func(c *Config, s string) { c.Persistence.Durability = persistence.Durability(s) }),
+	scalar("retention", "forever", "forever", "How long superseded revisions are kept.", []kind{kindText}, func(_ *Config, s string) error {
+		if s != "forever" {
+			return errors.New("this version keeps every revision forever and serves nothing else")
+		}
+		return nil
+	}),
+	section("limits", "Bounds of documents, shown to clients by persistence.capabilities.",
+		size("document_bytes", "1MiB", "Largest payload, in canonical form.", 1, maxDocument, func(c *Config, n int64) { c.Persistence.Limits.MaxDocumentBytes = n }),
+		integer("references", "255", "Most references of one document.", 1, maxReferences, func(c *Config, n int64) { c.Persistence.Limits.MaxReferences = int(n) }),
+		integer("page_size", "200", "Largest page of a list.", 1, maxPage, func(c *Config, n int64) { c.Persistence.Limits.MaxPageSize = int(n) }),
+		size("namespace_bytes", "10GiB", "Room of one namespace, all revisions counted.", 1, maxNamespace, func(c *Config, n int64) { c.Persistence.Limits.MaxNamespaceBytes = n }),
+		duration("idempotency_retention", "7d", "How long idempotency keys are remembered.", minRetention, maxRetention, func(c *Config) *time.Duration { return &c.Persistence.Limits.IdempotencyRetention })),
+)
+
+// opsAddress accepts an address or "none".
+func opsAddress(s string) error {
+	if s == "none" {
+		return nil
+	}
+	return address(s)
+}
+
+// local, firstKey and policy give a part that is nil until one of its keys is set.
+func (c *Config) local() *Local {
+	if c.Auth.Local == nil {
+		c.Auth.Local = &Local{}
+	}
+	return c.Auth.Local
+}
+
+func (c *Config) firstKey() *FirstKey {
+	if c.Auth.FirstKey == nil {
+		c.Auth.FirstKey = &FirstKey{}
+	}
+	return c.Auth.FirstKey
+}
+
+func (c *Config) policy() *policy.Config {
+	if c.Policy == nil {
+		c.Policy = &policy.Config{}
+	}
+	return c.Policy
+}
+
+// storing replaces what a leaf does with its texts.
+func (k *key) storing(set func(c *Config, texts []string)) *key {
+	check := k.set
+	k.set = func(c *Config, texts []string) error {
+		if err := check(c, texts); err != nil {
+			return err
+		}
+		set(c, texts)
+		return nil
+	}
+	return k
+}

@@ -1,0 +1,282 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// envPrefix begins the names of the environment variables that override keys.
+const envPrefix = "TABELLION_"
+
+// Source says where a configuration comes from. Set wins over Environ, Environ over File.
+type Source struct {
+	File    string   // "" is no file
+	Environ []string // NAME=value, as os.Environ gives them
+	Set     []Setting
+}
+
+// Setting is one key that was given on the command line.
+type Setting struct {
+	Key, Value string
+	Flag       string // how it was given, for messages: "--listen"
+}
+
+// Load reads a configuration and checks it. Its error is a Problems with everything that is wrong, or an error of
+// reading the file. Paths in the file are taken from the file's folder, paths in variables and flags from the working
+// folder.
+func Load(src Source) (*Config, error) {
+	d := &decoder{c: Default()}
+	if src.File != "" {
+		if err := d.file(src.File); err != nil {
+			return nil, err
+		}
+		d.anchor(filepath.Dir(src.File))
+	}
+	for _, s := range src.Environ {
+		d.variable(s)
+	}
+	for _, s := range src.Set {
+		d.setting(s)
+	}
+	if err := d.problems.sorted(); err != nil {
+		return nil, err
+	}
+	d.anchor(".")
+	if err := d.c.Check(); err != nil {
+		return nil, err
+	}
+	return d.c, nil
+}
+
+// decoder fills a configuration and gathers what is wrong.
+type decoder struct {
+	c        *Config
+	problems Problems
+}
+
+// complain records a problem.
+func (d *decoder) complain(at origin, key, format string, args ...any) {
+	d.problems = append(d.problems, Problem{at, key, fmt.Sprintf(format, args...)})
+}
+
+// file reads the configuration file.
+func (d *decoder) file(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	n, err := parse(path, content)
+	if err != nil {
+		return err
+	}
+	d.section(root, "", n)
+	return nil
+}
+
+// section fills a section from n.
+func (d *decoder) section(k *key, path string, n node) {
+	if n.kind == kindNull {
+		return // a section whose keys are all commented out
+	}
+	if n.kind != kindMap {
+		d.complain(n.at, path, "expected a section with keys, got %s", n.kind)
+		return
+	}
+	for _, m := range n.members {
+		d.member(k, path, m)
+	}
+}
+
+// member fills one key of a section.
+func (d *decoder) member(parent *key, path string, m member) {
+	full := join(path, m.name)
+	var k *key
+	if parent.entries != nil {
+		if err := name(m.name); err != nil {
+			d.complain(m.at, full, "%v", err)
+			return
+		}
+		k = parent.entries(d.c, m.name)
+	} else if k = parent.find(m.name); k == nil {
+		d.complain(m.at, "", "unknown key %q%s", full, d.hint(parent, path, m.name))
+		return
+	}
+	if k.unserved != "" {
+		d.complain(m.at, full, "this version does not serve it: %s", k.unserved)
+		return
+	}
+	d.c.origins[full] = m.at
+	switch {
+	case k.leaf():
+		d.leaf(k, full, m.value)
+	case k.records != nil:
+		d.records(k, full, m.value)
+	default:
+		d.section(k, full, m.value)
+	}
+}
+
+// records fills a list of sections.
+func (d *decoder) records(k *key, path string, n node) {
+	if n.kind == kindNull {
+		return
+	}
+	if n.kind != kindList {
+		d.complain(n.at, path, "expected a list of sections, got %s", n.kind)
+		return
+	}
+	for i, item := range n.items {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		d.c.origins[at] = item.at
+		fields, add := k.records()
+		d.section(&key{keys: fields}, at, item)
+		add(d.c)
+	}
+}
+
+// leaf fills a key that holds a value.
+func (d *decoder) leaf(k *key, path string, n node) {
+	if !slices.Contains(k.accepts, n.kind) {
+		d.complain(n.at, path, "expected %s, got %s%s", k.kind, n.kind, quotes(k, n))
+		return
+	}
+	texts := []string{n.text}
+	if n.kind == kindList {
+		texts = nil
+		for _, item := range n.items {
+			if item.kind != kindText {
+				d.complain(item.at, path, "expected a text, got %s%s", item.kind, quotes(&key{accepts: []kind{kindText}}, item))
+				return
+			}
+			texts = append(texts, item.text)
+		}
+	}
+	if err := k.set(d.c, texts); err != nil {
+		d.complain(n.at, path, "%v", err)
+	}
+}
+
+// quotes proposes quotes where a text was meant and YAML read something else.
+func quotes(k *key, n node) string {
+	if n.text == "" || !slices.Contains(k.accepts, kindText) {
+		return ""
+	}
+	return fmt.Sprintf("; write %q if a text is meant", n.text)
+}
+
+// variable takes one environment variable. Variables with our prefix that are no key are left alone: they may be
+// secrets that the file refers to.
+func (d *decoder) variable(s string) {
+	name, value, _ := strings.Cut(s, "=")
+	suffix, ok := strings.CutPrefix(name, envPrefix)
+	if !ok {
+		return
+	}
+	for path, k := range leaves() {
+		if EnvName(path) == name {
+			d.override(k, path, value, origin{where: "environment variable " + name})
+			return
+		}
+	}
+	for _, k := range root.keys {
+		if k.unserved != "" && strings.EqualFold(k.name, suffix) {
+			d.complain(origin{where: "environment variable " + name}, k.name, "this version does not serve it: %s", k.unserved)
+		}
+	}
+}
+
+// EnvName is the environment variable that overrides a key: TABELLION_AUTH_KEYS for auth.keys.
+func EnvName(path string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
+}
+
+// setting takes one key from the command line.
+func (d *decoder) setting(s Setting) {
+	at := origin{where: "flag " + s.Flag}
+	parent, path := root, ""
+	for part := range strings.SplitSeq(s.Key, ".") {
+		k := parent.find(part)
+		full := join(path, part)
+		switch {
+		case k == nil:
+			d.complain(at, "", "unknown key %q%s", full, d.hint(parent, path, part))
+			return
+		case k.unserved != "":
+			d.complain(at, full, "this version does not serve it: %s", k.unserved)
+			return
+		}
+		parent, path = k, full
+	}
+	if !parent.leaf() {
+		d.complain(at, path, "it is a section and can be set in a file only, key by key")
+		return
+	}
+	d.override(parent, path, s.Value, at)
+}
+
+// override sets a leaf from a text.
+func (d *decoder) override(k *key, path, value string, at origin) {
+	texts := []string{value}
+	if slices.Contains(k.accepts, kindList) {
+		texts = nil
+		for part := range strings.SplitSeq(value, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				texts = append(texts, part)
+			}
+		}
+	}
+	d.c.origins[path] = at
+	if err := k.set(d.c, texts); err != nil {
+		d.complain(at, path, "%v", err)
+	}
+}
+
+// anchor makes relative paths absolute, from dir.
+func (d *decoder) anchor(dir string) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		d.complain(origin{}, "", "find folder %s: %v", dir, err)
+		return
+	}
+	for _, at := range []*string{&d.c.Data, &d.c.TLS.Cert} {
+		if *at != "" && !filepath.IsAbs(*at) {
+			*at = filepath.Join(abs, *at)
+		}
+	}
+	d.c.TLS.Key = d.c.TLS.Key.under(abs)
+	d.c.Auth.Pepper = d.c.Auth.Pepper.under(abs)
+	if d.c.Ops == "none" {
+		d.c.Ops = ""
+	}
+}
+
+// find is the key of a section with this name, or nil.
+func (k *key) find(name string) *key {
+	for _, sub := range k.keys {
+		if sub.name == name {
+			return sub
+		}
+	}
+	return nil
+}
+
+// join makes the full path of a key.
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// errNoData is what a configuration without a data folder says.
+var errNoData = errors.New("it is needed: the folder of the store")

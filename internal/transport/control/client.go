@@ -1,0 +1,160 @@
+package control
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/tabellion-mcp/tabellion/fault"
+	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+	"github.com/tabellion-mcp/tabellion/internal/catalog"
+	"github.com/tabellion-mcp/tabellion/internal/gate"
+)
+
+// ErrNobody: no process answers on the control socket of the folder.
+var ErrNobody = errors.New("no process answers for the data folder")
+
+// dialWithin bounds the wait for an owner that is there and does not take the connection.
+const dialWithin = 5 * time.Second
+
+// dial connects to the owner and exchanges the first lines.
+func dial(ctx context.Context, dir string, req request) (*net.UnixConn, *bufio.Reader, *answer, error) {
+	path, err := find(dir)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	d := net.Dialer{Timeout: dialWithin}
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("%w: %w", ErrNobody, err)
+	}
+	c := conn.(*net.UnixConn)
+	in, a, err := greet(ctx, c, req)
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, c.Close())
+	}
+	return c, in, a, nil
+}
+
+// greet sends the first line and reads the answer. ctx ends the wait.
+func greet(ctx context.Context, c *net.UnixConn, req request) (*bufio.Reader, *answer, error) {
+	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := checkPeer(c); err != nil {
+		return nil, nil, fmt.Errorf("the control socket is not ours: %w", err)
+	}
+	req.Control = version
+	text, err := json.Marshal(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := c.Write(append(text, '\n')); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrNobody, err)
+	}
+	in := bufio.NewReaderSize(c, 64<<10)
+	line, err := readLine(in, maxLine)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		return nil, nil, fmt.Errorf("%w: it ended before it answered: %w", ErrNobody, err)
+	}
+	var a answer
+	if err := json.Unmarshal(line, &a); err != nil {
+		return nil, nil, fmt.Errorf("read the owner's answer: %w", err)
+	}
+	if f := a.Fault; f != nil {
+		return nil, nil, fault.New(f.Code, "%s", f.Message).After(time.Duration(f.RetryAfterMS) * time.Millisecond)
+	}
+	return in, &a, nil
+}
+
+// Ask tells who owns dir. errors.Is(err, ErrNobody) when nobody answers.
+func Ask(ctx context.Context, dir string) (About, error) {
+	c, _, a, err := dial(ctx, dir, request{Do: doAbout})
+	if err != nil {
+		return About{}, err
+	}
+	defer c.Close()
+	if a.Owner == nil {
+		return About{}, errors.New("the owner of the data folder does not say who it is")
+	}
+	return *a.Owner, nil
+}
+
+// Run calls an operation of the owner of dir. Its error is a *fault.Error when the owner refused or failed.
+func Run(ctx context.Context, dir string, who Who, operation string, in canonjson.Value) (canonjson.Value, error) {
+	c, _, a, err := dial(ctx, dir, request{Do: doRun, Who: who, Operation: operation, Input: in.AppendJSON(nil)})
+	if err != nil {
+		return canonjson.Value{}, err
+	}
+	defer c.Close()
+	return canonjson.ParseStrict(a.Result, gate.FrameLimits())
+}
+
+// Join begins an MCP session with the owner of dir.
+func Join(ctx context.Context, dir string, who Who, e catalog.Endpoint) (Session, About, error) {
+	c, in, a, err := dial(ctx, dir, request{Do: doStdio, Who: who, Endpoint: e})
+	if err != nil {
+		return nil, About{}, err
+	}
+	if a.Owner == nil {
+		return nil, About{}, errors.Join(errors.New("the owner of the data folder does not say who it is"), c.Close())
+	}
+	return &joined{UnixConn: c, in: in}, *a.Owner, nil
+}
+
+// Session is one MCP session behind a relay: with the owner of the folder, or in this process.
+type Session interface {
+	io.ReadWriteCloser
+	// CloseWrite tells that no more messages come; answers may still be read.
+	CloseWrite() error
+}
+
+// joined is a session with the owner. Reads go through the reader that took the first line.
+type joined struct {
+	*net.UnixConn
+	in *bufio.Reader
+}
+
+// Read reads behind the first line.
+func (j *joined) Read(p []byte) (int, error) { return j.in.Read(p) }
+
+// inside is a session in this process, over pipes.
+type inside struct {
+	*io.PipeReader
+	*io.PipeWriter
+	done chan struct{}
+}
+
+// Inside begins a session that serve answers in this process. done, when not nil, is called after serve returned.
+func Inside(serve func(in io.Reader, out io.Writer) error, done func(error)) Session {
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	s := &inside{PipeReader: outR, PipeWriter: inW, done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		err := serve(inR, outW)
+		inR.CloseWithError(io.ErrClosedPipe)
+		outW.Close()
+		if done != nil {
+			done(err)
+		}
+	}()
+	return s
+}
+
+// CloseWrite ends the input.
+func (s *inside) CloseWrite() error { return s.PipeWriter.Close() }
+
+// Close ends both directions and waits for serve.
+func (s *inside) Close() error {
+	err := errors.Join(s.PipeWriter.Close(), s.PipeReader.Close())
+	<-s.done
+	return err
+}

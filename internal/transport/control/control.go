@@ -1,0 +1,89 @@
+// Package control lets processes of one machine share a data folder (middle, D8). The process that holds the store
+// listens on a socket in the folder, readable by its user only. Others, finding the folder locked, call the owner's
+// gate over it, or relay a whole MCP session:
+//
+//	l, err := control.Listen(dir, control.Config{Run: gate.Run, Stdio: mcp.ServeStdio, About: about, Log: log})
+//	defer l.Close(ctx)
+//
+//	c, err := control.Dial(ctx, dir)        // in another process
+//	out, err := c.Run(ctx, who, "operator.keys.list", canonjson.Object())
+//
+// The peer must run as the same user as the owner, or as root: whoever that is could open the folder himself. So the
+// peer says who its local principal is, and the owner's policy decides what it may do.
+//
+// A connection carries one line of JSON each way; after the answer to a stdio request it carries MCP, a message a
+// line, until one side closes it.
+package control
+
+import (
+	"context"
+	"io"
+	"log/slog"
+
+	"github.com/tabellion-mcp/tabellion/fault"
+	"github.com/tabellion-mcp/tabellion/internal/catalog"
+	"github.com/tabellion-mcp/tabellion/internal/gate"
+	"github.com/tabellion-mcp/tabellion/internal/identity"
+)
+
+// version of what is spoken on the socket. A peer of another version is refused with words for a person.
+const version = 1
+
+// maxLine bounds one line of a request or an answer; a page of keys fits.
+const maxLine = 4 << 20
+
+// What a peer may ask for.
+const (
+	doAbout = "about" // who the owner is
+	doRun   = "run"   // one operation
+	doStdio = "stdio" // an MCP session on this connection
+)
+
+// Who is the local principal that a peer claims to be.
+type Who struct {
+	Subject string   `json:"subject"`
+	Roles   []string `json:"roles,omitempty"`
+}
+
+// About tells who owns the data folder.
+type About struct {
+	PID     int    `json:"pid"`
+	Address string `json:"address,omitempty"` // of its MCP endpoints; "" when it serves stdio only
+	Version string `json:"version,omitempty"`
+}
+
+// request is the first line of a connection.
+type request struct {
+	Control   int              `json:"control"`
+	Do        string           `json:"do"`
+	Who       Who              `json:"who"`
+	Operation string           `json:"operation,omitempty"`
+	Input     jsonText         `json:"input,omitempty"`
+	Endpoint  catalog.Endpoint `json:"endpoint,omitempty"`
+}
+
+// answer is the first line back. Fault is set when the request was refused or failed.
+type answer struct {
+	Control int        `json:"control"`
+	Owner   *About     `json:"owner,omitempty"`
+	Result  jsonText   `json:"result,omitempty"`
+	Fault   *wireFault `json:"fault,omitempty"`
+}
+
+// wireFault is a fault on the socket.
+type wireFault struct {
+	Code         fault.Code `json:"code"`
+	Message      string     `json:"message"`
+	RetryAfterMS int64      `json:"retryAfterMs,omitempty"`
+}
+
+// Config is what the owner offers. All fields are required.
+type Config struct {
+	// Run calls an operation for a local principal.
+	Run func(context.Context, gate.Request) gate.Reply
+	// Stdio serves one MCP session until its input ends, as mcp.Server.ServeStdio does.
+	Stdio func(ctx context.Context, who *identity.Principal, e catalog.Endpoint, in io.Reader, out io.Writer) error
+	// About is asked for each time: the address may become known late.
+	About func() About
+	Log   *slog.Logger
+}

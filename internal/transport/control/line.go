@@ -1,0 +1,47 @@
+package control
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+)
+
+// jsonText is JSON as it came, without a second decoding.
+type jsonText = json.RawMessage
+
+// errLongLine: a line is longer than allowed.
+var errLongLine = errors.New("the line is too long")
+
+// readLine reads one line without its end, of at most limit bytes. io.EOF comes only when there is nothing at all;
+// an unfinished last line is io.ErrUnexpectedEOF. The result is valid until the next read.
+func readLine(r *bufio.Reader, limit int) ([]byte, error) {
+	var long []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		switch {
+		case err == nil && long == nil && len(part) <= limit+1:
+			return trimEnd(part), nil
+		case err == nil || errors.Is(err, bufio.ErrBufferFull):
+			if long = append(long, part...); len(long) > limit+1 {
+				return nil, errLongLine
+			}
+			if err == nil {
+				return trimEnd(long), nil
+			}
+		case errors.Is(err, io.EOF) && len(part)+len(long) > 0:
+			return nil, io.ErrUnexpectedEOF
+		default:
+			return nil, err
+		}
+	}
+}
+
+// trimEnd takes the line end away, also that of other systems.
+func trimEnd(line []byte) []byte {
+	line = line[:len(line)-1]
+	if n := len(line); n > 0 && line[n-1] == '\r' {
+		line = line[:n-1]
+	}
+	return line
+}

@@ -1,0 +1,229 @@
+package mcp
+
+import (
+	"context"
+	"io"
+	"strconv"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tabellion-mcp/tabellion/fault"
+	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+	"github.com/tabellion-mcp/tabellion/internal/identity"
+)
+
+// lineSession is a session of the older era over a connection that carries whole messages in both directions:
+// standard input and output, or the stream and posts of the HTTP form of 2024-11-05. It is the SDK's transport and
+// connection at once.
+type lineSession struct {
+	e    *endpoint
+	who  *identity.Principal
+	addr string
+	out  func([]byte) bool // writes one message; false when it cannot
+	// answered is told when a call was answered. It may be nil.
+	answered func()
+
+	in       chan jsonrpc.Message
+	shut     chan struct{} // closed when no more comes
+	shutOnce sync.Once
+	session  *sdk.ServerSession
+	// answers ends when the client can answer no question any more.
+	answers   context.Context
+	noAnswers context.CancelFunc
+
+	mu   sync.Mutex
+	open map[string]*opened // calls under way, by id
+}
+
+// opened is a call under way.
+type opened struct {
+	id        string // as the client wrote it
+	cancelled bool   // the client does not wait for the answer
+}
+
+// newLineSession begins a session.
+func newLineSession(ctx context.Context, e *endpoint, who *identity.Principal, addr string, out func([]byte) bool, answered func()) (*lineSession, error) {
+	l := &lineSession{
+		e: e, who: who, addr: addr, out: out, answered: answered,
+		in: make(chan jsonrpc.Message), shut: make(chan struct{}), open: map[string]*opened{},
+	}
+	l.answers, l.noAnswers = context.WithCancel(context.Background())
+	session, err := e.legacy.server.Connect(ctx, l, nil)
+	if err != nil {
+		return nil, err
+	}
+	l.session = session
+	return l, nil
+}
+
+// Connect makes the session its own connection.
+func (l *lineSession) Connect(context.Context) (sdk.Connection, error) { return l, nil }
+
+// SessionID is empty: the connection is the session.
+func (l *lineSession) SessionID() string { return "" }
+
+// Read gives the next message to the SDK.
+func (l *lineSession) Read(ctx context.Context) (jsonrpc.Message, error) {
+	select {
+	case m := <-l.in:
+		return m, nil
+	case <-l.shut:
+		return nil, io.EOF
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Close ends the reading side.
+func (l *lineSession) Close() error {
+	l.shutOnce.Do(func() { close(l.shut) })
+	return nil
+}
+
+// end closes the session and waits until its calls returned.
+func (l *lineSession) end() {
+	l.noAnswers()
+	l.Close()
+	l.session.Wait()
+}
+
+// Write sends a message of the SDK. The answer to a call that was cancelled is dropped.
+func (l *lineSession) Write(_ context.Context, msg jsonrpc.Message) error {
+	if response, ok := msg.(*jsonrpc.Response); ok {
+		o := l.close(rawID(response.ID))
+		if o != nil {
+			defer l.tell()
+			if o.cancelled {
+				return nil
+			}
+		}
+	}
+	text, err := jsonrpc.EncodeMessage(msg)
+	if err != nil {
+		return err
+	}
+	if !l.out(text) {
+		return io.ErrClosedPipe
+	}
+	return nil
+}
+
+// tell says that a call was answered.
+func (l *lineSession) tell() {
+	if l.answered != nil {
+		l.answered()
+	}
+}
+
+// close forgets a call; nil when none has this id.
+func (l *lineSession) close(key string) *opened {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := l.open[key]
+	delete(l.open, key)
+	return o
+}
+
+// rawID is the key of an id of the SDK, equal for equal ids.
+func rawID(id jsonrpc.ID) string {
+	switch v := id.Raw().(type) {
+	case string:
+		return string(canonjson.String(v).AppendJSON(nil))
+	case int64:
+		return strconv.FormatInt(v, 10)
+	}
+	return ""
+}
+
+// idKey is the key of an id as it was written.
+func idKey(v canonjson.Value) string {
+	if n, ok := v.Int(); ok {
+		return strconv.FormatInt(n, 10)
+	}
+	return string(v.AppendJSON(nil))
+}
+
+// check looks at a message before it may be given. The fault is the answer to a call; ok is false when there is
+// nothing to give.
+func (l *lineSession) check(m *message) (frame []byte, ok bool, f *fault.Error) {
+	if m.isCall() {
+		if !l.e.legacy.serves(m.method) {
+			return nil, false, unknownMethod(m.method)
+		}
+		l.mu.Lock()
+		used := l.open[idKey(m.idValue())] != nil
+		l.mu.Unlock()
+		if used {
+			return nil, false, invalid("a call with this id is under way")
+		}
+	}
+	return m.frame()
+}
+
+// give hands a checked message to the SDK.
+func (l *lineSession) give(ctx context.Context, m *message, frame []byte) error {
+	msg, err := jsonrpc.DecodeMessage(frame)
+	if err != nil {
+		return nil // a response that the SDK cannot read answers nothing
+	}
+	if request, ok := msg.(*jsonrpc.Request); ok {
+		c := &carried{m: m, who: l.who, addr: l.addr, answers: l.answers}
+		request.Extra = &sdk.RequestExtra{TokenInfo: c.extra()}
+		l.note(m)
+	}
+	select {
+	case l.in <- msg:
+		return nil
+	case <-l.shut:
+		return io.EOF
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// note keeps a call as open, and a cancelled one as cancelled.
+func (l *lineSession) note(m *message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m.isCall() {
+		l.open[idKey(m.idValue())] = &opened{id: m.id}
+	}
+	if m.method == "notifications/cancelled" {
+		if o := l.open[idKey(m.params.Get("requestId"))]; o != nil {
+			o.cancelled = true
+		}
+	}
+}
+
+// older passes a message of the older era to the connection's session, which begins with the first.
+func (c *lines) older(ctx context.Context, m *message) error {
+	if c.legacy == nil {
+		l, err := newLineSession(ctx, c.e, c.who, "", c.write, c.leave)
+		if err != nil {
+			return err
+		}
+		c.legacy = l
+	}
+	frame, ok, f := c.legacy.check(m)
+	if f != nil && m.isCall() {
+		c.fail(m.id, f, fault.Legacy)
+	}
+	if f != nil || !ok {
+		return nil
+	}
+	if m.isCall() {
+		if err := c.place(ctx); err != nil {
+			return err
+		}
+	}
+	return c.legacy.give(ctx, m, frame)
+}
+
+// endLegacy ends the connection's session of the older era, if there is one.
+func (c *lines) endLegacy() {
+	if c.legacy != nil {
+		c.legacy.end()
+	}
+}

@@ -1,0 +1,152 @@
+package mcp
+
+import (
+	"strings"
+
+	"github.com/tabellion-mcp/tabellion/fault"
+	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+	"github.com/tabellion-mcp/tabellion/internal/catalog"
+	"github.com/tabellion-mcp/tabellion/internal/gate"
+)
+
+// Protocol versions, newest first. statelessVersion needs no session: version and capabilities come with each
+// request. The others begin with initialize.
+const statelessVersion = "2026-07-28"
+
+// legacyVersions are the versions of the era with sessions that are served.
+var legacyVersions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
+
+// allVersions is what server/discover lists.
+var allVersions = append([]string{statelessVersion}, legacyVersions...)
+
+// Members of `_meta` that the protocol defines (MCP 2026-07-28, basic).
+const (
+	metaVersion      = "io.modelcontextprotocol/protocolVersion"
+	metaCapabilities = "io.modelcontextprotocol/clientCapabilities"
+	metaLogLevel     = "io.modelcontextprotocol/logLevel"
+	metaServerInfo   = "io.modelcontextprotocol/serverInfo"
+	metaSubscription = "io.modelcontextprotocol/subscriptionId"
+)
+
+// message is one JSON-RPC message, read strictly.
+type message struct {
+	id       string // as it was sent: a JSON string or integer; "" when the message has none
+	method   string // "" for a response
+	params   canonjson.Value
+	meta     canonjson.Value // params._meta
+	response bool            // an answer to a request of ours
+	whole    canonjson.Value // all of it
+	// flaw is what breaks the strict rules inside the arguments of a tool call: the tool answers it, in its own form.
+	flaw *canonjson.Flaw
+}
+
+// isCall tells whether the message wants an answer.
+func (m *message) isCall() bool { return m.id != "" && !m.response }
+
+// argumentsPath is where a tool call keeps its arguments.
+const argumentsPath = "/params/arguments"
+
+// readMessage reads one message. With a fault the message holds the id, where one could be read, and nothing that
+// may be used otherwise.
+func readMessage(text []byte) (*message, *fault.Error) {
+	m := &message{}
+	v, flaw, err := canonjson.Parse(text, gate.FrameLimits())
+	if err != nil {
+		return m, fault.New(fault.ParseError, "the message is not JSON: %s", err)
+	}
+	switch v.Kind() {
+	case canonjson.KindObject:
+	case canonjson.KindArray:
+		return m, invalid("batches are not served; send one request object at a time")
+	default:
+		return m, invalid("a message is a JSON-RPC object, not a " + v.Kind().String())
+	}
+	var f *fault.Error
+	if m.id, f = readID(v.Get("id")); f != nil {
+		return m, f
+	}
+	if v.Get("jsonrpc").Str() != "2.0" {
+		return m, invalid(`the member jsonrpc must be "2.0"`)
+	}
+	if f := m.readBody(v); f != nil {
+		return m, f
+	}
+	return m, m.strict(v, flaw)
+}
+
+// invalid is the refusal of JSON that is no message of ours.
+func invalid(text string) *fault.Error { return fault.New(fault.InvalidMessage, "%s", text) }
+
+// readID gives an id as it was written. Only strings and integers are ids in MCP; null is none.
+func readID(v canonjson.Value) (string, *fault.Error) {
+	switch v.Kind() {
+	case canonjson.KindAbsent:
+		return "", nil
+	case canonjson.KindString:
+		return string(v.AppendJSON(nil)), nil
+	case canonjson.KindNumber:
+		if _, ok := v.Int(); ok && strings.Trim(v.Literal(), "-0123456789") == "" {
+			return v.Literal(), nil
+		}
+	}
+	return "", invalid("the id must be a string or an integer")
+}
+
+// readBody takes method and params, or recognises a response.
+func (m *message) readBody(v canonjson.Value) *fault.Error {
+	m.whole = v
+	method := v.Get("method")
+	if method.IsAbsent() && m.id != "" && (v.Get("result").IsAbsent() != v.Get("error").IsAbsent()) {
+		m.response = true
+		return nil
+	}
+	if method.Kind() != canonjson.KindString {
+		return invalid("the member method must be a string")
+	}
+	m.method = method.Str()
+	m.params = v.Get("params")
+	switch m.params.Kind() {
+	case canonjson.KindAbsent:
+		return nil
+	case canonjson.KindObject:
+	case canonjson.KindArray:
+		return badParams("params must be an object")
+	default:
+		return invalid("params must be an object")
+	}
+	m.meta = m.params.Get("_meta")
+	if k := m.meta.Kind(); k != canonjson.KindAbsent && k != canonjson.KindObject {
+		return badParams("params._meta must be an object")
+	}
+	return nil
+}
+
+// strict refuses what breaks the strict rules, or keeps it for the tool when it lies in a tool's arguments
+// (persistence.v1, section 3.3).
+func (m *message) strict(v canonjson.Value, flaw *canonjson.Flaw) *fault.Error {
+	call := m.method == "tools/call"
+	if flaw != nil {
+		inside := strings.HasPrefix(flaw.Pointer, argumentsPath+"/") ||
+			(flaw.Pointer == argumentsPath && flaw.Rule != canonjson.DuplicateName)
+		if !call || !inside {
+			return invalid(flaw.Message)
+		}
+		m.flaw = flaw
+	}
+	if !v.HasNULName() {
+		return nil
+	}
+	if !call || v.Without("params").HasNULName() || m.params.Without("arguments").HasNULName() || strings.Contains(m.method, "\x00") {
+		return invalid("a member name holds U+0000")
+	}
+	return nil
+}
+
+// badParams is the refusal of params that are not of the method's form.
+func badParams(text string) *fault.Error { return fault.New(fault.InvalidParams, "%s", text) }
+
+// capsOf reads declared client capabilities: an ability is there when its member is an object.
+func capsOf(v canonjson.Value) catalog.ClientCaps {
+	has := func(name string) bool { return v.Get(name).Kind() == canonjson.KindObject }
+	return catalog.ClientCaps{Elicitation: has("elicitation"), Sampling: has("sampling"), Roots: has("roots")}
+}

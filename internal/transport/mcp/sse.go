@@ -1,0 +1,177 @@
+package mcp
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tabellion-mcp/tabellion/fault"
+	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+	"github.com/tabellion-mcp/tabellion/internal/catalog"
+	"github.com/tabellion-mcp/tabellion/internal/transport/web"
+)
+
+// The HTTP form of 2024-11-05: a stream of events from the server (GET /sse), whose first event names where the
+// client posts its messages (/messages?sessionId=...). The id is no permission: each post is authenticated, and must
+// come from who opened the stream.
+
+// sseSession is one open stream.
+type sseSession struct {
+	key   string
+	lines *lineSession
+}
+
+// sseSessions are the open streams by id.
+type sseSessions struct {
+	mu sync.Mutex
+	m  map[string]*sseSession
+}
+
+// add keeps a stream; false when there are limit already.
+func (s *sseSessions) add(id string, n *sseSession, limit int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.m) >= limit {
+		return false
+	}
+	if s.m == nil {
+		s.m = map[string]*sseSession{}
+	}
+	s.m[id] = n
+	return true
+}
+
+// remove forgets a stream.
+func (s *sseSessions) remove(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.m, id)
+}
+
+// get finds a principal's stream; nil for an unknown one and for somebody else's alike.
+func (s *sseSessions) get(id, key string) *sseSession {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.m[id]; n != nil && n.key == key {
+		return n
+	}
+	return nil
+}
+
+// routeSSE answers /sse and /messages.
+func (s *Server) routeSSE(w http.ResponseWriter, r *http.Request, path string) {
+	e := s.endpoints[catalog.All]
+	switch {
+	case e == nil:
+		web.NotFound(w)
+	case path == "/sse" && r.Method == http.MethodGet:
+		s.openSSE(w, r, e)
+	case path == "/sse":
+		web.MethodNotAllowed(w, "GET")
+	case r.Method == http.MethodPost:
+		s.postSSE(w, r)
+	default:
+		web.MethodNotAllowed(w, "POST")
+	}
+}
+
+// openSSE serves one stream until the client goes away, its key is no longer good, or the server closes.
+func (s *Server) openSSE(w http.ResponseWriter, r *http.Request, e *endpoint) {
+	p := &poster{s: s, w: w, era: fault.Legacy, stream: true}
+	who, creds, ok := s.identify(p, r)
+	if !ok {
+		return
+	}
+	if _, takes := accepts(r.Header); !takes {
+		web.Problem(w, http.StatusNotAcceptable, "not_acceptable", "the header Accept must take text/event-stream")
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	http.NewResponseController(w).SetReadDeadline(time.Time{})
+	lines, err := newLineSession(context.WithoutCancel(ctx), e, who, creds.Addr, func(text []byte) bool {
+		if !p.event(text) {
+			cancel()
+			return false
+		}
+		return true
+	}, nil)
+	if err != nil {
+		p.fault(fault.New(fault.Overloaded, "no session can be opened now; retry shortly").Wrap(err))
+		return
+	}
+	defer lines.end()
+	defer p.close() // before lines.end: its calls may end later, the stream not
+	id := rand.Text()
+	if !s.sse.add(id, &sseSession{key: who.RateKey(), lines: lines}, s.cfg.Sessions) {
+		p.fault(fault.New(fault.Overloaded, "too many sessions are open; retry later").After(time.Minute))
+		return
+	}
+	defer s.sse.remove(id)
+	defer s.watch(ctx, cancel, creds)()
+	p.first("endpoint", "/messages?sessionId="+id)
+	<-ctx.Done()
+}
+
+// first begins the stream with an event of its own name.
+func (p *poster) first(name, data string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.begin()
+	if err := writeEvent(p.w, name, []byte(data)); err != nil {
+		p.done = true
+	}
+}
+
+// postSSE takes one message for a stream; the answer comes on the stream.
+func (s *Server) postSSE(w http.ResponseWriter, r *http.Request) {
+	if !isJSON(r.Header) {
+		web.Problem(w, http.StatusUnsupportedMediaType, "unsupported_media_type", "send the message as Content-Type: application/json")
+		return
+	}
+	body := buffers.Get().(*[]byte)
+	defer putBuffer(body)
+	if !s.readBody(w, r, body) {
+		return
+	}
+	m, f := readMessage(*body)
+	p := &poster{s: s, w: w, id: m.id, era: fault.Legacy}
+	if f != nil {
+		p.fault(f)
+		return
+	}
+	who, _, ok := s.identify(p, r)
+	if !ok {
+		return
+	}
+	n := s.sse.get(r.URL.Query().Get("sessionId"), who.RateKey())
+	if n == nil {
+		p.refuse(http.StatusNotFound, invalid("there is no such session; open the stream first"))
+		return
+	}
+	if m.meta.Get(metaVersion).Kind() != canonjson.KindAbsent {
+		p.fault(fault.New(fault.UnsupportedVersion, "this form of the transport serves older versions only").
+			With("requested", catalog.Clip(m.meta.Get(metaVersion).Str(), 64)).With("supported", legacyVersions))
+		return
+	}
+	n.take(w, r, m)
+}
+
+// take gives the message to the stream's session.
+func (n *sseSession) take(w http.ResponseWriter, r *http.Request, m *message) {
+	frame, ok, f := n.lines.check(m)
+	if f != nil && m.isCall() {
+		form := f.Form(fault.PlainDialect, fault.List, fault.Legacy)
+		n.lines.out(appendError(nil, m.id, &form))
+	}
+	if f == nil && ok && n.lines.give(r.Context(), m, frame) != nil {
+		web.Problem(w, http.StatusNotFound, "not_found", "the stream has ended; open another")
+		return
+	}
+	w.Header()["Content-Type"] = []string{"text/plain; charset=utf-8"}
+	w.WriteHeader(http.StatusAccepted)
+	strings.NewReader("Accepted").WriteTo(w)
+}

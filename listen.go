@@ -1,0 +1,134 @@
+package tabellion
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+
+	"github.com/tabellion-mcp/tabellion/internal/config"
+	"github.com/tabellion-mcp/tabellion/internal/transport/ops"
+	"github.com/tabellion-mcp/tabellion/internal/transport/web"
+)
+
+// listeners are the HTTP servers that were started.
+type listeners struct {
+	mu      sync.Mutex
+	servers []*http.Server
+	failed  chan error // the first listener that ended on its own
+}
+
+// Listen binds the configured addresses and begins to serve. Close ends it. It returns the address of the MCP
+// endpoints and of health and metrics ("" when there is none), with the ports that were bound.
+func (s *Server) Listen() (mcpAddr, opsAddr string, err error) {
+	main, err := s.bind(s.cfg.Listen)
+	if err != nil {
+		return "", "", err
+	}
+	tlsConfig, err := s.tls()
+	if err != nil {
+		return "", "", errors.Join(err, main.Close())
+	}
+	scheme := "http://"
+	if tlsConfig != nil {
+		scheme, main = "https://", tls.NewListener(main, tlsConfig)
+	}
+	var aside net.Listener
+	if s.cfg.Ops != "" {
+		if aside, err = s.bind(s.cfg.Ops); err != nil {
+			return "", "", errors.Join(err, main.Close())
+		}
+		opsAddr = aside.Addr().String()
+	}
+	url := scheme + main.Addr().String()
+	s.address.Store(&url)
+	if err := s.store.SetAddress(url); err != nil {
+		s.log.Warn("the lock file does not say where this server is", "error", err)
+	}
+	s.announce()
+	s.serve(main, s.Handler())
+	if aside != nil {
+		s.serve(aside, s.OpsHandler())
+	}
+	return main.Addr().String(), opsAddr, nil
+}
+
+// bind opens a TCP listener.
+func (s *Server) bind(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	return l, nil
+}
+
+// serve runs one HTTP server until Close.
+func (s *Server) serve(l net.Listener, h http.Handler) {
+	server := web.NewServer(web.Limits{}, h, s.log)
+	s.web.mu.Lock()
+	defer s.web.mu.Unlock()
+	if s.web.failed == nil {
+		s.web.failed = make(chan error, 1)
+	}
+	s.web.servers = append(s.web.servers, server)
+	failed := s.web.failed
+	go func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			select {
+			case failed <- err:
+			default:
+			}
+		}
+	}()
+}
+
+// Failed tells of a listener that ended although nobody closed it. It is nil before Listen.
+func (s *Server) Failed() <-chan error {
+	s.web.mu.Lock()
+	defer s.web.mu.Unlock()
+	return s.web.failed
+}
+
+// OpsHandler serves /healthz, /readyz and /metrics.
+func (s *Server) OpsHandler() http.Handler {
+	return web.Protect(web.Options{Loopback: config.Loopback(s.cfg.Ops), Hosts: s.cfg.Hosts, Log: s.log},
+		ops.Handler(ops.Config{Health: s.health, Metrics: s.metrics.Handler()}))
+}
+
+// tls reads the certificate; nil without one.
+func (s *Server) tls() (*tls.Config, error) {
+	if s.cfg.TLS.Cert == "" {
+		return nil, nil
+	}
+	cert, err := os.ReadFile(s.cfg.TLS.Cert)
+	if err != nil {
+		return nil, fmt.Errorf("tls.cert: %w", err)
+	}
+	key, err := s.cfg.TLS.Key.Reveal(os.Getenv)
+	if err != nil {
+		return nil, fmt.Errorf("tls.key: %w", err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}, nil
+}
+
+// close takes no more connections and waits for requests until ctx ends; then it cuts them.
+func (l *listeners) close(ctx context.Context) error {
+	l.mu.Lock()
+	servers := l.servers
+	l.mu.Unlock()
+	var errs []error
+	for _, server := range servers {
+		if err := server.Shutdown(ctx); err != nil {
+			errs = append(errs, err, server.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

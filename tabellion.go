@@ -1,0 +1,188 @@
+// Package tabellion gives language-model agents durable, governed access to an organisation's documents over the Model
+// Context Protocol. This package is for programs that embed the server; the command in cmd/tabellion is one of them.
+//
+//	cfg := tabellion.DefaultConfig()
+//	cfg.Data = "./data"
+//	cfg.Auth.Keys = true
+//	s, err := tabellion.Open(ctx, cfg)
+//	if err != nil { ... }
+//	defer s.Close(context.Background())
+//	http.ListenAndServe("127.0.0.1:8635", s.Handler())
+//
+// A server holds its data folder alone; Open fails when another process has it. What a server has acknowledged
+// survives a kill of the process and the loss of power.
+//
+// Experimental until 1.0.
+package tabellion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tabellion-mcp/tabellion/fault"
+	"github.com/tabellion-mcp/tabellion/internal/audit"
+	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+	"github.com/tabellion-mcp/tabellion/internal/catalog"
+	"github.com/tabellion-mcp/tabellion/internal/clock"
+	"github.com/tabellion-mcp/tabellion/internal/config"
+	"github.com/tabellion-mcp/tabellion/internal/gate"
+	"github.com/tabellion-mcp/tabellion/internal/identity"
+	"github.com/tabellion-mcp/tabellion/internal/metrics"
+	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
+	"github.com/tabellion-mcp/tabellion/internal/transport/control"
+	"github.com/tabellion-mcp/tabellion/internal/transport/mcp"
+	"github.com/tabellion-mcp/tabellion/internal/transport/web"
+)
+
+// Config is a complete configuration; see docs/configuration.md for its keys.
+type Config = config.Config
+
+// DefaultConfig is the configuration with every default. Data must be set.
+func DefaultConfig() *Config { return config.Default() }
+
+// LoadConfig reads a configuration file; environment variables named TABELLION_<KEY> override it.
+func LoadConfig(file string) (*Config, error) {
+	return config.Load(config.Source{File: file, Environ: os.Environ()})
+}
+
+// Server is an assembled server over an open store. Its methods are safe for concurrent use.
+type Server struct {
+	cfg      *Config
+	log      *slog.Logger
+	clock    clock.Clock
+	store    *sqlite.Store
+	recorder *audit.Recorder
+	auth     *identity.Authenticator
+	keys     *identity.KeyService
+	catalog  *catalog.Catalog
+	gate     *gate.Gate
+	mcp      *mcp.Server
+	metrics  *metrics.Metrics
+	control  *control.Listener
+
+	address atomic.Pointer[string] // URL of the MCP listener, once it is bound
+	web     listeners
+	started sync.Once
+	closing atomic.Bool
+	closed  sync.Once
+	err     error // of Close
+}
+
+// Open opens the data folder, makes it when it is missing, and assembles the server. log gets what no caller hears;
+// nil discards it. errors.Is(err, ErrInUse) when another process holds the folder.
+func Open(ctx context.Context, cfg *Config, log *slog.Logger) (*Server, error) {
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{cfg: cfg, log: log, clock: clock.System{}, metrics: metrics.New(Version())}
+	if err := s.assemble(ctx); err != nil {
+		return nil, errors.Join(err, s.Close(ctx))
+	}
+	return s, nil
+}
+
+// ErrInUse: another process holds the data folder.
+var ErrInUse = sqlite.ErrLocked
+
+// version is set by the linker for releases.
+var version = ""
+
+// Version is the version of this program: that of the release, or what the Go toolchain noted of the build.
+func Version() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "0.0.0-dev"
+}
+
+// Handler serves the MCP endpoints: /mcp and one path a slot. It checks Host and Origin, and asks for API keys.
+func (s *Server) Handler() http.Handler {
+	return web.Protect(web.Options{
+		Loopback: config.Loopback(s.cfg.Listen), Hosts: s.cfg.Hosts, Origins: s.cfg.Origins, Log: s.log,
+	}, s.mcp.Handler())
+}
+
+// ServeStdio serves one MCP client over lines on in and out, as the principal that auth.local configures. It returns
+// nil when in has ended and everything was answered.
+func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	l := s.cfg.Auth.Local
+	if l == nil {
+		return errors.New("auth.local is not configured: nobody is the caller of stdio")
+	}
+	who, err := identity.Local(l.Subject, l.Roles)
+	if err != nil {
+		return err
+	}
+	return s.serveStdio(ctx, who, catalog.All, in, out)
+}
+
+// serveStdio serves one client as who.
+func (s *Server) serveStdio(ctx context.Context, who *identity.Principal, e catalog.Endpoint, in io.Reader, out io.Writer) error {
+	s.announce()
+	return s.mcp.ServeStdio(ctx, who, e, in, out)
+}
+
+// Call runs an operation as the local principal subject with roles, as the command line does. Its error is a fault.
+// It is meant for operator operations, which no client can reach.
+func (s *Server) Call(ctx context.Context, subject string, roles []string, operation string, in canonjson.Value) (canonjson.Value, error) {
+	who, err := identity.Local(subject, roles)
+	if err != nil {
+		return canonjson.Value{}, fault.New(fault.InvalidRequest, "%s", err)
+	}
+	reply := s.gate.Run(ctx, gate.Request{Who: who, Surface: fault.Command, Name: operation, In: in})
+	switch {
+	case reply.Fault != nil:
+		return canonjson.Value{}, reply.Fault
+	case reply.Result == nil:
+		return canonjson.Value{}, fault.New(fault.UnsupportedFormat, "the operation asks questions, which a command cannot answer")
+	}
+	return reply.Result.Value, nil
+}
+
+// announce notes in the audit trail that this process serves, with the digest of its surface.
+func (s *Server) announce() {
+	s.started.Do(func() {
+		s.recorder.Store(audit.Entry{
+			Time: s.clock.Now(), Kind: audit.KindSurface, Operation: "start", Outcome: "ok", Decision: "none",
+			SurfaceHash: s.catalog.View(everything(s.catalog), catalog.All).Hash, Note: "tabellion " + Version(),
+		})
+	})
+}
+
+// everything is the rights of a caller who may do all.
+func everything(c *catalog.Catalog) catalog.Rights {
+	r := catalog.Rights{}
+	for _, q := range c.Questions(catalog.All) {
+		r[q] = true
+	}
+	return r
+}
+
+// Tools lists the tools that a configuration publishes on one endpoint ("all", or the name of a slot), as a JSON array,
+// without opening a store.
+func Tools(cfg *Config, endpoint string) ([]byte, error) {
+	c, err := (&Server{cfg: cfg}).newCatalog(nil)
+	if err != nil {
+		return nil, err
+	}
+	e := catalog.Endpoint(endpoint)
+	view := c.View(everything(c), e)
+	if len(view.Ops) == 0 {
+		return nil, fmt.Errorf("no slot %q is served; this version serves persistence", endpoint)
+	}
+	return view.ToolsJSON(), nil
+}
