@@ -12,6 +12,7 @@ import (
 	"github.com/tabellion-mcp/tabellion/internal/catalog"
 	"github.com/tabellion-mcp/tabellion/internal/gate"
 	"github.com/tabellion-mcp/tabellion/internal/identity"
+	"github.com/tabellion-mcp/tabellion/internal/operator"
 	"github.com/tabellion-mcp/tabellion/internal/seal"
 	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
 	"github.com/tabellion-mcp/tabellion/internal/transport/control"
@@ -26,6 +27,7 @@ const instructions = "Durable documents. A write names the revision it builds on
 
 // assemble opens the parts from the inside out. On an error Close takes back what was opened.
 func (s *Server) assemble(ctx context.Context) error {
+	go persistence.New(persistence.Config{}).Operations() // compiles the schemas, once, while the disk is waited for
 	pepper, err := s.pepper()
 	if err != nil {
 		return err
@@ -206,3 +208,29 @@ func (s *Server) closeParts(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// operatorOperations are the operations of the command line and the control socket.
+func (s *Server) operatorOperations() []*catalog.Operation {
+	return operator.Operations(operator.Config{
+		Keys: s.keys,
+		Explain: func(ctx context.Context, subjects []string, c policy.Check) (policy.Decision, error) {
+			return s.gate.Explain(ctx, subjects, c)
+		},
+		Health: func(context.Context) []operator.Part {
+			return []operator.Part{{Name: "store", Err: s.store.Healthy()}, {Name: "audit", Err: s.recorder.Healthy()}}
+		},
+		Catalog: func() *catalog.Catalog { return s.catalog },
+	})
+}
+
+// Explain tells what the policy of a configuration decides, and which rule, without opening a store.
+func Explain(ctx context.Context, cfg *Config, subjects []string, c policy.Check) (policy.Decision, error) {
+	d, err := newDecider(cfg)
+	if err != nil {
+		return policy.Decision{}, err
+	}
+	decisions, err := d.Decide(ctx, subjects, []policy.Check{c})
+	if err != nil {
+		return policy.Decision{}, err
+	}
+	return decisions[0], nil
+}

@@ -143,7 +143,7 @@ func New(c Config) (*Policy, error) {
 		if err != nil {
 			return nil, fmt.Errorf("policy.assignments[%d].on: %w", i, err)
 		}
-		if err := checkSubject(a.Subject); err != nil {
+		if err := CheckSubject(a.Subject); err != nil {
 			return nil, fmt.Errorf("policy.assignments[%d].subject: %w", i, err)
 		}
 		why := fmt.Sprintf("assignments[%d]: %s has role %s on %s", i, a.Subject, a.Role, pattern)
@@ -185,7 +185,7 @@ func compileDeny(i int, d Deny) (rule, error) {
 	if err != nil {
 		return rule{}, fmt.Errorf("policy.denies[%d].on: %w", i, err)
 	}
-	if err := checkSubject(d.Subject); err != nil {
+	if err := CheckSubject(d.Subject); err != nil {
 		return rule{}, fmt.Errorf("policy.denies[%d].subject: %w", i, err)
 	}
 	set := all
@@ -214,8 +214,8 @@ func knownCapabilities() string {
 // subjectKinds are the kinds that a subject may have before its colon.
 var subjectKinds = []string{"user", "group", "client", "service", "key", "role", "local"}
 
-// checkSubject refuses a subject that can never match.
-func checkSubject(s string) error {
+// CheckSubject refuses a subject that can never match: it is "*", or a kind and a name.
+func CheckSubject(s string) error {
 	if s == "*" {
 		return nil
 	}
@@ -302,8 +302,13 @@ func (p *Policy) Survey(_ context.Context, subjects []string, scopes []Scope) ([
 	return out, nil
 }
 
-// withAny is the subjects and "*".
-func withAny(subjects []string) []string { return append(slices.Clone(subjects), "*") }
+// withAny is the subjects and "*", which stands for every caller that has a subject.
+func withAny(subjects []string) []string {
+	if len(subjects) == 0 {
+		return nil
+	}
+	return append(slices.Clone(subjects), "*")
+}
 
 // meets tells whether an assignment gives something under s.
 func (p *Policy) meets(subjects []string, s Scope) bool {

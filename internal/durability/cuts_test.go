@@ -22,6 +22,7 @@ import (
 	"github.com/tabellion-mcp/tabellion/internal/testkit/powercut"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/verify"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/workload"
+	"github.com/tabellion-mcp/tabellion/persistence"
 )
 
 // The shape of a power-cut run.
@@ -263,4 +264,23 @@ func documentOf(path string) string {
 		return path
 	}
 	return parts[3] + "/" + parts[5]
+}
+
+// TestPowerCutsFindLoss holds the controls: a store that leaves out the syncs of folders, and one that does not sync
+// its commits, must be found out.
+func TestPowerCutsFindLoss(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: run by make test")
+	}
+	controls := map[string]sqlite.Options{
+		"no folder sync":     {Durability: persistence.FileSync},
+		"synchronous=NORMAL": {Weaken: sqlite.SyncNormal},
+	}
+	for name, o := range controls {
+		run := cutMany(t, 10, o)
+		fmt.Printf("power cuts control, %s: %d violations in %d images\n", name, len(run.violations), run.images)
+		if len(run.violations) == 0 {
+			t.Errorf("%s: no loss was found in %d images; the detector proves nothing", name, run.images)
+		}
+	}
 }

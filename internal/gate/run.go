@@ -588,3 +588,16 @@ func refusal(c fault.Code) bool {
 	}
 	return false
 }
+
+// Explain asks the server's policy one question, for an operator who wants to know what it says and why. It grants
+// nothing and is no call.
+func (g *Gate) Explain(ctx context.Context, subjects []string, check policy.Check) (policy.Decision, error) {
+	decisions, err := g.cfg.Decider.Decide(ctx, subjects, []policy.Check{check})
+	if err != nil {
+		return policy.Decision{}, noDecision(err)
+	}
+	if len(decisions) != 1 {
+		return policy.Decision{}, noDecision(fmt.Errorf("%d decisions for one check", len(decisions)))
+	}
+	return decisions[0], nil
+}

@@ -110,7 +110,7 @@ func TestRefusals(t *testing.T) {
 	w := newWorld(t, c, nil)
 	good := w.mustCreate(t, identity.KeySpec{User: "ana", Expires: "1h"})
 	revoked := w.mustCreate(t, identity.KeySpec{User: "ana"})
-	if _, err := w.svc.Revoke(context.Background(), revoked.Key.ID, "lost", row); err != nil {
+	if _, _, err := w.svc.Revoke(context.Background(), revoked.Key.ID, "lost", row); err != nil {
 		t.Fatal(err)
 	}
 	stranger, err := identity.NewKeyText("tbl", rand.Reader)
@@ -267,7 +267,7 @@ func TestRevocationHereWorksAtOnce(t *testing.T) {
 	w := newWorld(t, clock.System{}, nil)
 	made := w.mustCreate(t, identity.KeySpec{User: "ana"})
 	w.ask(t, made.Text)
-	if _, err := w.svc.Revoke(context.Background(), made.Key.ID, "", row); err != nil {
+	if _, _, err := w.svc.Revoke(context.Background(), made.Key.ID, "", row); err != nil {
 		t.Fatal(err)
 	}
 	if p, _ := w.ask(t, made.Text); p != nil {
@@ -282,7 +282,7 @@ func TestRevocationDuringALookUp(t *testing.T) {
 	var once sync.Once
 	w.keys.during = func() {
 		once.Do(func() {
-			if _, err := w.svc.Revoke(context.Background(), made.Key.ID, "", row); err != nil {
+			if _, _, err := w.svc.Revoke(context.Background(), made.Key.ID, "", row); err != nil {
 				t.Error(err)
 			}
 		})

@@ -238,14 +238,14 @@ func (s *KeyService) known(id string, err error) error {
 // errUnchanged ends an update that would change nothing.
 var errUnchanged = errors.New("nothing to change")
 
-// Revoke ends a key at once, in other processes within 5 seconds. Revoking a revoked key changes nothing.
-func (s *KeyService) Revoke(ctx context.Context, id, reason string, row RowFunc) (Key, error) {
+// Revoke ends a key at once, in other processes within 5 seconds. Revoking a revoked key changes nothing, and stores no
+// row.
+func (s *KeyService) Revoke(ctx context.Context, id, reason string, row RowFunc) (after Key, changed bool, err error) {
 	if err := checkWords("reason", reason, 0, maxReasonChars); err != nil {
-		return Key{}, err
+		return Key{}, false, err
 	}
 	now := s.now()
-	var after Key
-	err := s.keys.UpdateKey(ctx, id, row(id, strings.TrimSuffix("revoked: "+reason, ": ")), func(k *Key) error {
+	err = s.keys.UpdateKey(ctx, id, row(id, strings.TrimSuffix("revoked: "+reason, ": ")), func(k *Key) error {
 		after = *k
 		if !k.RevokedAt.IsZero() {
 			return errUnchanged
@@ -256,9 +256,9 @@ func (s *KeyService) Revoke(ctx context.Context, id, reason string, row RowFunc)
 	})
 	s.forget(id)
 	if err != nil && !errors.Is(err, errUnchanged) {
-		return Key{}, s.known(id, err)
+		return Key{}, false, s.known(id, err)
 	}
-	return after, nil
+	return after, err == nil, nil
 }
 
 // forget has the authenticator of this process ask anew.

@@ -98,7 +98,7 @@ func TestAtMostTwentyLiveKeys(t *testing.T) {
 	if _, err := w.svc.Rotate(context.Background(), first, identity.Rotation{Grace: "0h"}, row); err != nil {
 		t.Errorf("rotation one for one: %v", err)
 	}
-	if _, err := w.svc.Revoke(context.Background(), w.keys.keys[1].ID, "", row); err != nil {
+	if _, _, err := w.svc.Revoke(context.Background(), w.keys.keys[1].ID, "", row); err != nil {
 		t.Fatal(err)
 	}
 	w.mustCreate(t, spec)
@@ -139,19 +139,19 @@ func TestRevoke(t *testing.T) {
 	c := clock.NewManual(start)
 	w := newWorld(t, c, nil)
 	id := w.mustCreate(t, identity.KeySpec{User: "ana"}).Key.ID
-	k, err := w.svc.Revoke(context.Background(), id, "laptop lost", row)
-	if err != nil || !k.RevokedAt.Equal(start) || k.Reason != "laptop lost" || w.keys.rows[1] != id+": revoked: laptop lost" {
+	k, changed, err := w.svc.Revoke(context.Background(), id, "laptop lost", row)
+	if err != nil || !changed || !k.RevokedAt.Equal(start) || k.Reason != "laptop lost" || w.keys.rows[1] != id+": revoked: laptop lost" {
 		t.Fatalf("%+v, %v, rows %q", k, err, w.keys.rows)
 	}
 	c.Advance(time.Hour)
-	k, err = w.svc.Revoke(context.Background(), id, "again", row)
-	if err != nil || !k.RevokedAt.Equal(start) || k.Reason != "laptop lost" || len(w.keys.rows) != 2 {
+	k, changed, err = w.svc.Revoke(context.Background(), id, "again", row)
+	if err != nil || changed || !k.RevokedAt.Equal(start) || k.Reason != "laptop lost" || len(w.keys.rows) != 2 {
 		t.Errorf("the second time: %+v, %v, %d rows; want no change", k, err, len(w.keys.rows))
 	}
-	if _, err := w.svc.Revoke(context.Background(), "000000000000", "", row); fault.CodeOf(err) != fault.NotFound {
+	if _, _, err := w.svc.Revoke(context.Background(), "000000000000", "", row); fault.CodeOf(err) != fault.NotFound {
 		t.Errorf("unknown id: %v, want not_found", err)
 	}
-	if _, err := w.svc.Revoke(context.Background(), id, "a\nb", row); fault.CodeOf(err) != fault.InvalidRequest {
+	if _, _, err := w.svc.Revoke(context.Background(), id, "a\nb", row); fault.CodeOf(err) != fault.InvalidRequest {
 		t.Errorf("reason of two lines: %v, want invalid_request", err)
 	}
 	if _, err := w.svc.Show(context.Background(), "nope"); fault.CodeOf(err) != fault.NotFound {
@@ -239,7 +239,7 @@ func TestRotateDeadKey(t *testing.T) {
 	w := newWorld(t, c, nil)
 	revoked := w.mustCreate(t, identity.KeySpec{User: "ana"}).Key.ID
 	expired := w.mustCreate(t, identity.KeySpec{User: "ana", Expires: "1m"}).Key.ID
-	if _, err := w.svc.Revoke(context.Background(), revoked, "", row); err != nil {
+	if _, _, err := w.svc.Revoke(context.Background(), revoked, "", row); err != nil {
 		t.Fatal(err)
 	}
 	c.Advance(time.Hour)
@@ -284,7 +284,7 @@ func TestStoreErrors(t *testing.T) {
 	w.keys.down = down
 	ctx := context.Background()
 	_, created := w.svc.Create(ctx, identity.KeySpec{User: "bob", Name: "n"}, row)
-	_, revoked := w.svc.Revoke(ctx, id, "", row)
+	_, _, revoked := w.svc.Revoke(ctx, id, "", row)
 	_, rotated := w.svc.Rotate(ctx, id, identity.Rotation{}, row)
 	_, listed := w.svc.List(ctx)
 	_, shown := w.svc.Show(ctx, id)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"time"
 
 	"modernc.org/sqlite"
 )
@@ -66,6 +67,15 @@ func dial(file string, readOnly bool) (*conn, error) {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	return &conn{raw: raw, stmts: map[string]*stmt{}}, nil
+}
+
+// lockWait is how long a connection waits for a lock of SQLite. Only tools that open the database beside this process
+// hold one for longer than a moment.
+const lockWait = 5 * time.Second
+
+// patience sets how long the connection waits for a lock.
+func (c *conn) patience(d time.Duration) error {
+	return c.script(fmt.Sprintf("PRAGMA busy_timeout=%d", d.Milliseconds()))
 }
 
 // close ends the statements and the connection. The last connection to close writes the log back into the database.

@@ -170,7 +170,8 @@ func (f *folder) create(file string) error {
 	return f.sync()
 }
 
-// sync makes the names in the folder durable, unless the operator chose to leave that out.
+// sync makes the names in the folder durable, unless the operator chose to leave that out. (SQLite syncs the folder by
+// itself when it has made a log, whatever was chosen; that is more than promised, and not reported when it fails.)
 func (f *folder) sync() error {
 	if !f.syncs {
 		return nil

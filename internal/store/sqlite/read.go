@@ -182,11 +182,14 @@ func (r *reader) Heads(namespace string, f persistence.HeadFilter) ([]*persisten
 	return p.read(r, text, args...)
 }
 
+// revisionsAfter takes its arguments in the places that the selections of Heads have for them.
+const revisionsAfter = revisionColumns + `FROM heads h JOIN revisions r ON r.doc = h.doc
+WHERE h.namespace = ?1 AND h.id = ?2 AND r.revision > ?4 ORDER BY r.revision LIMIT ?3`
+
 // Revisions implements persistence.Reader.
 func (r *reader) Revisions(namespace, id string, after int64, limit, maxBytes int) ([]*persistence.Document, bool, error) {
 	p := page{limit: max(limit, 1), maxBytes: maxBytes}
-	return p.read(r, revisionColumns+`FROM heads h JOIN revisions r ON r.doc = h.doc
-WHERE h.namespace = ? AND h.id = ? AND r.revision > ? ORDER BY r.revision LIMIT ?`, namespace, id, after, p.rows())
+	return p.read(r, revisionsAfter, namespace, id, p.rows(), after)
 }
 
 // page gathers documents within bounds.

@@ -162,38 +162,41 @@ func (s *Store) start(random io.Reader) error {
 	return nil
 }
 
-// openWriter opens the one connection that writes, migrates, and settles what a crash left behind.
-func openWriter(f *folder) (c *conn, err error) {
-	c, err = dial(f.path(databaseName), false)
+// openWriter opens the one connection that writes.
+func openWriter(f *folder) (*conn, error) {
+	c, err := dial(f.path(databaseName), false)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.close())
-		}
-	}()
-	if err := c.script("PRAGMA busy_timeout=5000"); err != nil {
-		return nil, fmt.Errorf("set up connection: %w", err)
+	if err := setUpWriter(c); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	if err := settle(f, c); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+// setUpWriter makes the settings of the connection and brings the database to the newest format.
+func setUpWriter(c *conn) error {
+	if err := c.patience(lockWait); err != nil {
+		return err
 	}
 	format, err := checkFormat(c)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	// The page cache holds the inner pages of the indexes of some hundred thousand documents. Checkpoints are taken
 	// by the writer itself, see checkpoint. temp_store keeps the undo of savepoints in memory.
 	err = c.script("PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;PRAGMA foreign_keys=1;" +
 		"PRAGMA wal_autocheckpoint=0;PRAGMA temp_store=MEMORY;PRAGMA cache_size=-32768")
 	if err != nil {
-		return nil, fmt.Errorf("set up connection: %w", err)
+		return fmt.Errorf("set up connection: %w", err)
 	}
 	if err := verify(c, false); err != nil {
-		return nil, err
+		return err
 	}
-	if err := migrate(c, format); err != nil {
-		return nil, err
-	}
-	return c, settle(f, c)
+	return migrate(c, format)
 }
 
 // settle makes everything durable that the database shows, before anybody is told of it.
@@ -217,13 +220,13 @@ func settle(f *folder, c *conn) error {
 }
 
 // openReader opens a connection that cannot write.
-func openReader(f *folder) (c *conn, err error) {
-	c, err = dial(f.path(databaseName), true)
+func openReader(f *folder) (*conn, error) {
+	c, err := dial(f.path(databaseName), true)
 	if err != nil {
 		return nil, err
 	}
-	err = c.script("PRAGMA busy_timeout=5000;PRAGMA synchronous=FULL;PRAGMA foreign_keys=1;" +
-		"PRAGMA cache_size=-4096;PRAGMA query_only=1")
+	err = errors.Join(c.patience(lockWait), c.script("PRAGMA synchronous=FULL;PRAGMA foreign_keys=1;"+
+		"PRAGMA cache_size=-4096;PRAGMA query_only=1"))
 	if err == nil {
 		err = verify(c, true)
 	}

@@ -161,6 +161,11 @@ func Principal(name string) *identity.Principal {
 
 // Do decodes the text of arguments strictly, as a transport does, and runs the call.
 func (s *Server) Do(ctx context.Context, as, tool string, args []byte) (gate.Reply, error) {
+	return s.do(ctx, Principal(as), tool, args)
+}
+
+// do is Do for a principal.
+func (s *Server) do(ctx context.Context, who *identity.Principal, tool string, args []byte) (gate.Reply, error) {
 	frame := append([]byte(`{"arguments":`), args...)
 	frame = append(frame, '}')
 	v, flaw, err := canonjson.Parse(frame, gate.FrameLimits())
@@ -168,14 +173,19 @@ func (s *Server) Do(ctx context.Context, as, tool string, args []byte) (gate.Rep
 		return gate.Reply{}, err
 	}
 	return s.Gate.Run(ctx, gate.Request{
-		Who: Principal(as), Endpoint: catalog.All, Surface: fault.Tool, Era: fault.Stateless, Name: tool,
+		Who: who, Endpoint: catalog.All, Surface: fault.Tool, Era: fault.Stateless, Name: tool,
 		In: v.Get("arguments"), Flaw: flaw,
 	}), nil
 }
 
 // Call implements scenario.Target.
 func (s *Server) Call(ctx context.Context, as, tool string, args []byte) (scenario.Answer, error) {
-	reply, err := s.Do(ctx, as, tool, args)
+	return s.CallAs(ctx, Principal(as), tool, args)
+}
+
+// CallAs is Call for a principal.
+func (s *Server) CallAs(ctx context.Context, who *identity.Principal, tool string, args []byte) (scenario.Answer, error) {
+	reply, err := s.do(ctx, who, tool, args)
 	if err != nil {
 		return scenario.Answer{}, err
 	}
@@ -184,8 +194,13 @@ func (s *Server) Call(ctx context.Context, as, tool string, args []byte) (scenar
 
 // Read implements scenario.Target.
 func (s *Server) Read(ctx context.Context, as, uri string) (scenario.Answer, error) {
+	return s.ReadAs(ctx, Principal(as), uri)
+}
+
+// ReadAs is Read for a principal.
+func (s *Server) ReadAs(ctx context.Context, who *identity.Principal, uri string) (scenario.Answer, error) {
 	reply := s.Gate.Run(ctx, gate.Request{
-		Who: Principal(as), Endpoint: catalog.All, Surface: fault.Resource, Era: fault.Stateless, Name: uri,
+		Who: who, Endpoint: catalog.All, Surface: fault.Resource, Era: fault.Stateless, Name: uri,
 	})
 	return answer(reply, fault.Resource)
 }

@@ -319,8 +319,10 @@ func (m *message) frameParams() (params canonjson.Value, ok bool, f *fault.Error
 		return canonjson.Object(canonjson.M("uri", uri)), true, nil
 	case "notifications/cancelled":
 		id := m.params.Get("requestId")
-		text, f := readID(id)
-		return canonjson.Object(canonjson.M("requestId", id)), f == nil && text != "", nil
+		if idKey(id) == "" {
+			return canonjson.Value{}, false, nil
+		}
+		return canonjson.Object(canonjson.M("requestId", id)), true, nil
 	case "notifications/initialized":
 		return canonjson.Object(), true, nil
 	}

@@ -137,14 +137,6 @@ func rawID(id jsonrpc.ID) string {
 	return ""
 }
 
-// idKey is the key of an id as it was written.
-func idKey(v canonjson.Value) string {
-	if n, ok := v.Int(); ok {
-		return strconv.FormatInt(n, 10)
-	}
-	return string(v.AppendJSON(nil))
-}
-
 // check looks at a message before it may be given. The fault is the answer to a call; ok is false when there is
 // nothing to give.
 func (l *lineSession) check(m *message) (frame []byte, ok bool, f *fault.Error) {

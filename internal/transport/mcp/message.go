@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/tabellion-mcp/tabellion/fault"
@@ -38,6 +39,8 @@ type message struct {
 	whole    canonjson.Value // all of it
 	// flaw is what breaks the strict rules inside the arguments of a tool call: the tool answers it, in its own form.
 	flaw *canonjson.Flaw
+	// cut says that the message holds too many values: what follows the flaw was not kept, `_meta` perhaps.
+	cut bool
 }
 
 // isCall tells whether the message wants an answer.
@@ -62,12 +65,13 @@ func readMessage(text []byte) (*message, *fault.Error) {
 		return m, invalid("a message is a JSON-RPC object, not a " + v.Kind().String())
 	}
 	var f *fault.Error
-	if m.id, f = readID(v.Get("id")); f != nil {
+	if m.id, f = readID(v.Get("id"), text); f != nil {
 		return m, f
 	}
 	if v.Get("jsonrpc").Str() != "2.0" {
 		return m, invalid(`the member jsonrpc must be "2.0"`)
 	}
+	m.cut = flaw != nil && flaw.Rule == canonjson.TooManyNodes
 	if f := m.readBody(v); f != nil {
 		return m, f
 	}
@@ -77,19 +81,43 @@ func readMessage(text []byte) (*message, *fault.Error) {
 // invalid is the refusal of JSON that is no message of ours.
 func invalid(text string) *fault.Error { return fault.New(fault.InvalidMessage, "%s", text) }
 
-// readID gives an id as it was written. Only strings and integers are ids in MCP; null is none.
-func readID(v canonjson.Value) (string, *fault.Error) {
+// readID gives an id as it was written in text. Only strings and integers are ids in MCP; null is none.
+func readID(v canonjson.Value, text []byte) (string, *fault.Error) {
 	switch v.Kind() {
 	case canonjson.KindAbsent:
 		return "", nil
 	case canonjson.KindString:
-		return string(v.AppendJSON(nil)), nil
+		return quoted(text[v.Offset():]), nil
 	case canonjson.KindNumber:
 		if _, ok := v.Int(); ok && strings.Trim(v.Literal(), "-0123456789") == "" {
 			return v.Literal(), nil
 		}
 	}
 	return "", invalid("the id must be a string or an integer")
+}
+
+// quoted is the JSON string that text begins with, as it is written.
+func quoted(text []byte) string {
+	for i := 1; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '"':
+			return string(text[:i+1])
+		}
+	}
+	return "null" // not reached: text was parsed
+}
+
+// idKey is the same for ids that are equal, however they are written; "" for what is no id.
+func idKey(v canonjson.Value) string {
+	if n, ok := v.Int(); ok {
+		return strconv.FormatInt(n, 10)
+	}
+	if v.Kind() != canonjson.KindString {
+		return ""
+	}
+	return string(v.AppendJSON(nil))
 }
 
 // readBody takes method and params, or recognises a response.
@@ -116,7 +144,10 @@ func (m *message) readBody(v canonjson.Value) *fault.Error {
 	}
 	m.meta = m.params.Get("_meta")
 	if k := m.meta.Kind(); k != canonjson.KindAbsent && k != canonjson.KindObject {
-		return badParams("params._meta must be an object")
+		m.meta = canonjson.Value{}
+		if !m.cut {
+			return badParams("params._meta must be an object")
+		}
 	}
 	return nil
 }

@@ -317,7 +317,7 @@ func (a *answer) finish() {
 	if a.status == 0 {
 		return
 	}
-	form := invalid("the request was refused: status " + strconv.Itoa(a.status)).Form(fault.PlainDialect, fault.List, fault.Legacy)
+	form := invalid("the request was refused: status "+strconv.Itoa(a.status)).Form(fault.PlainDialect, fault.List, fault.Legacy)
 	body := appendError(nil, "", &form)
 	h := a.Header()
 	h["Content-Type"] = jsonType

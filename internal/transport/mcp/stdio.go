@@ -61,7 +61,7 @@ type lines struct {
 	outErr error
 
 	mu      sync.Mutex
-	running map[string]context.CancelFunc // by id: calls and subscriptions of the stateless era
+	running map[string]context.CancelFunc // by idKey: calls and subscriptions of the stateless era
 }
 
 // lineBuffer is how much is read at once.
@@ -135,7 +135,7 @@ func (c *lines) handle(ctx context.Context, text []byte) error {
 	switch {
 	case m.method == "notifications/cancelled" && m.id == "" && c.stop(m):
 		return nil
-	case !meta.IsAbsent() || m.method == "server/discover" || m.method == "subscriptions/listen":
+	case !meta.IsAbsent() || m.method == "server/discover" || m.method == "subscriptions/listen" || (m.cut && c.legacy == nil):
 		return c.stateless(ctx, m)
 	default:
 		return c.older(ctx, m)
@@ -158,7 +158,7 @@ func (c *lines) stateless(ctx context.Context, m *message) error {
 		return nil // notifications of this era need nothing done
 	}
 	x := &exchange{s: c.s, e: c.e, era: fault.Stateless, who: c.who, m: m, client: capsOf(m.meta.Get(metaCapabilities))}
-	ctx, done := c.begin(ctx, m.id)
+	ctx, done := c.begin(ctx, idKey(m.idValue()))
 	if m.method == "subscriptions/listen" {
 		c.calls.Go(func() {
 			defer done()
@@ -201,28 +201,24 @@ func (c *lines) wait(ctx context.Context) {
 }
 
 // begin makes the context of a request, which notifications/cancelled ends.
-func (c *lines) begin(ctx context.Context, id string) (context.Context, func()) {
+func (c *lines) begin(ctx context.Context, key string) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.running[id] = cancel
+	c.running[key] = cancel
 	return ctx, func() {
 		cancel()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.running, id)
+		delete(c.running, key)
 	}
 }
 
 // stop cancels the request that a notifications/cancelled names; false when none of the stateless era runs.
 func (c *lines) stop(m *message) bool {
-	id, f := readID(m.params.Get("requestId"))
-	if f != nil {
-		return false
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cancel := c.running[id]
+	cancel := c.running[idKey(m.params.Get("requestId"))]
 	if cancel == nil {
 		return false
 	}

@@ -1,0 +1,67 @@
+# Every target works in a fresh clone: what it needs is fetched by Go, or installed by scripts/need.sh.
+
+export CGO_ENABLED := 0
+GO        ?= go
+BIN       := bin/tabellion
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS   := -s -w -X github.com/tabellion-mcp/tabellion.version=$(VERSION)
+SHORT     := $(GO) test -short -count=1
+
+.PHONY: all build run test quick test-real lint conformance bench kill-loop cuts histories fuzz race long clients clean
+
+all: build
+
+build: ## the static binary
+	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o $(BIN) ./cmd/tabellion
+
+run: build ## serve the example on loopback
+	$(BIN) serve --config examples/harbourline/tabellion.yaml
+
+quick: ## unit tests without servers, under two minutes
+	$(GO) vet ./...
+	$(SHORT) ./...
+
+test: ## everything that must hold before a change lands
+	scripts/test.sh
+
+test-real: ## the tests that read real material: make test-real REAL=DIR
+	@test -n "$(REAL)" || { echo "usage: make test-real REAL=DIR" >&2; exit 2; }
+	TABELLION_REAL="$(abspath $(REAL))" $(GO) test -count=1 -v -run 'Real' ./internal/... ./persistence/... | grep -v '^=== '
+
+lint: ## vet, staticcheck and formatting
+	scripts/lint.sh
+
+conformance: ## the official MCP conformance suites
+	scripts/conformance.sh
+
+clients: ## the official Go SDK client and the inspector's command line against the program
+	scripts/clients.sh
+
+bench: build ## figures for docs/performance.md; raw lines go to bench/
+	$(GO) run ./internal/bench -binary $(BIN) -out bench/$(shell date -u +%Y-%m-%d).jsonl
+
+KILLS ?= 1000
+kill-loop: ## KILLS=1000
+	KILLS=$(KILLS) $(GO) test -count=1 -v -timeout 0 -run 'TestKillLoop$$' ./internal/durability
+
+N ?= 2000
+cuts: ## power cuts, N=2000
+	CUTS=$(N) $(GO) test -count=1 -v -timeout 0 -run 'TestPowerCuts$$' ./internal/durability
+
+HISTORIES ?= 200
+histories: ## HISTORIES=200
+	HISTORIES=$(HISTORIES) $(GO) test -count=1 -v -timeout 0 -run 'TestHistories$$' ./internal/durability
+
+FUZZTIME ?= 60s
+fuzz: ## each fuzz target for FUZZTIME
+	scripts/fuzz.sh $(FUZZTIME)
+
+race: ## the race detector, where cgo is available
+	CGO_ENABLED=1 $(GO) test -short -race -count=1 ./...
+
+long: race ## the long run before a release
+	KILLS=300 CUTS=1000 HISTORIES=100 $(GO) test -count=1 -v -timeout 0 ./internal/durability
+	scripts/fuzz.sh 60s
+
+clean:
+	rm -rf bin .cache

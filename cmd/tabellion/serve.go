@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/tabellion-mcp/tabellion"
+	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+	"github.com/tabellion-mcp/tabellion/internal/config"
+	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
+	"github.com/tabellion-mcp/tabellion/internal/transport/control"
+)
+
+// shutdownWithin is how long calls may take to finish after a signal (security requirements, R12).
+const shutdownWithin = 10 * time.Second
+
+// serveCommand serves MCP over HTTP.
+type serveCommand struct {
+	place
+	Listen string   `placeholder:"ADDR" help:"Address of the MCP endpoints; 127.0.0.1:8635 by default."`
+	Ops    string   `placeholder:"ADDR" help:"Address of health and metrics, or none; 127.0.0.1:8636 by default."`
+	Host   []string `placeholder:"NAME" help:"A host name that requests may be addressed to; needed for an address that is not loopback. May be repeated."`
+	Dev    bool     `help:"Ask nobody for a key and allow everything. On loopback only, for development."`
+}
+
+// Help is the end of the help text.
+func (*serveCommand) Help() string {
+	return `With --persistence no configuration is needed: the first start makes an API key with the role admin and shows it once, unless --dev is given.
+
+A signal ends it: calls under way get ten seconds; a second signal ends it at once, and nothing that was acknowledged is lost.
+
+` + exitHelp
+}
+
+// Run serves until a signal comes.
+func (c *serveCommand) Run(env *Env) error {
+	cfg, err := c.config(env)
+	if err != nil {
+		return err
+	}
+	tune(env, cfg, serveGC, serveMemory)
+	log := logger(env, cfg)
+	if cfg.Dev {
+		log.Warn("--dev: no key is asked for and everything is allowed; use it for development only")
+	} else if !cfg.Auth.Keys {
+		log.Warn("auth.keys is not set: nobody can call over HTTP")
+	}
+	s, err := openOr(env.Ctx, cfg, log, func() error { return ownedBy(env.Ctx, cfg) })
+	if err != nil {
+		return err
+	}
+	err = c.serve(env, s, cfg)
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownWithin)
+	defer cancel()
+	return errors.Join(err, s.Close(ctx))
+}
+
+// config reads the configuration, and adds what the quick form means.
+func (c *serveCommand) config(env *Env) (*tabellion.Config, error) {
+	var more []config.Setting
+	if c.quick() && !c.Dev {
+		more = append(more, config.Setting{Key: "auth.keys", Value: "true", Flag: "--persistence"})
+	}
+	more = append(more, setting("listen", "--listen", c.Listen)...)
+	more = append(more, setting("ops", "--ops", c.Ops)...)
+	more = append(more, setting("hosts", "--host", strings.Join(c.Host, ","))...)
+	cfg, err := c.load(env, more...)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Dev = c.Dev
+	if c.quick() {
+		me := osUser()
+		if cfg.Auth.Local == nil {
+			cfg.Auth.Local = me
+		}
+		if cfg.Auth.FirstKey == nil && !c.Dev {
+			cfg.Auth.FirstKey = &config.FirstKey{User: me.Subject, Roles: me.Roles}
+		}
+	}
+	return cfg, cfg.Check()
+}
+
+// ownedBy refuses a folder that another process holds, and says which.
+func ownedBy(ctx context.Context, cfg *tabellion.Config) error {
+	about, err := control.Ask(ctx, cfg.Data)
+	if err != nil {
+		return err
+	}
+	return refused(&sqlite.LockedError{Dir: cfg.Data, PID: about.PID, Address: about.Address})
+}
+
+// serve runs an open server until a signal comes or a listener fails.
+func (c *serveCommand) serve(env *Env, s *tabellion.Server, cfg *tabellion.Config) error {
+	main, aside, err := s.Listen()
+	if err != nil {
+		return refused(err)
+	}
+	key, err := c.firstKey(env, s, cfg)
+	if err != nil {
+		return refused(err)
+	}
+	c.welcome(env, cfg, main, aside, key)
+	go debug.FreeOSMemory() // what assembling needed is not needed again
+	select {
+	case <-env.Ctx.Done():
+		say(env, "tabellion: stopping; calls under way get %s, a second signal stops at once", shutdownWithin)
+		return nil
+	case err := <-s.Failed():
+		return fmt.Errorf("a listener ended: %w", err)
+	}
+}
+
+// firstKey makes the first key when the configuration asks for it and there is none. It gives its text.
+func (c *serveCommand) firstKey(env *Env, s *tabellion.Server, cfg *tabellion.Config) (string, error) {
+	f := cfg.Auth.FirstKey
+	if f == nil || cfg.Dev {
+		return "", nil
+	}
+	who := osUser() // the one who starts the server has the folder; the policy is for others
+	list, err := s.Call(env.Ctx, who.Subject, who.Roles, "operator.keys.list", canonjson.Object())
+	if err != nil {
+		return "", fmt.Errorf("look for keys: %w", err)
+	}
+	if list.Get("keys").Len() > 0 {
+		return "", nil
+	}
+	made, err := s.Call(env.Ctx, who.Subject, who.Roles, "operator.keys.create", canonjson.Object(
+		canonjson.M("user", canonjson.String(f.User)),
+		canonjson.M("name", canonjson.String("first key")),
+		canonjson.M("roles", texts(f.Roles))))
+	if err != nil {
+		return "", fmt.Errorf("make the first key: %w", err)
+	}
+	return made.Get("secret").Str(), nil
+}
+
+// texts is a JSON array of strings.
+func texts(list []string) canonjson.Value {
+	items := make([]canonjson.Value, len(list))
+	for i, s := range list {
+		items[i] = canonjson.String(s)
+	}
+	return canonjson.Array(items...)
+}
+
+// welcome tells where the server is and how to call it. The key is shown here and never again.
+func (c *serveCommand) welcome(env *Env, cfg *tabellion.Config, main, aside, key string) {
+	base := "http://"
+	if cfg.TLS.Cert != "" {
+		base = "https://"
+	}
+	base += publicName(cfg, main)
+	say(env, "tabellion %s serves %q from %s", tabellion.Version(), cfg.Name, cfg.Data)
+	say(env, "  MCP      %s/mcp", base)
+	say(env, "           %s/persistence/mcp", base)
+	if aside != "" {
+		say(env, "  health   http://%s/readyz (also /healthz, /metrics)", aside)
+	}
+	say(env, "")
+	shown := key
+	switch {
+	case key != "":
+		f := cfg.Auth.FirstKey
+		say(env, "API key of user:%s with the roles %s. It is shown only now:\n\n  %s\n", f.User, strings.Join(f.Roles, ", "), key)
+	case cfg.Dev:
+		say(env, "No key is needed (--dev).\n")
+	default:
+		shown = "<key>"
+		say(env, "Put a key in place of <key>. Make one with:\n\n  %s\n", c.createHint())
+	}
+	say(env, "For MCP clients:\n\n  %s\n", clientJSON(cfg.Name, base+"/mcp", shown))
+	say(env, "Or from a shell:\n\n%s\n", curl(cfg, base+"/mcp", shown))
+	say(env, "Ctrl-C stops the server.")
+}
+
+// publicName is the host and port that clients use: the first configured host on an address that is not loopback.
+func publicName(cfg *tabellion.Config, bound string) string {
+	if config.Loopback(cfg.Listen) || len(cfg.Hosts) == 0 {
+		return bound
+	}
+	_, port, err := net.SplitHostPort(bound)
+	if err != nil {
+		return cfg.Hosts[0]
+	}
+	return cfg.Hosts[0] + ":" + port
+}
+
+// createHint is the command that makes a key for the same server.
+func (c *serveCommand) createHint() string {
+	where := ""
+	switch {
+	case c.Persistence != "":
+		where = " --persistence " + quoteShell(c.Persistence)
+	case c.Config != "":
+		where = " --config " + quoteShell(c.Config)
+	}
+	return "tabellion keys create" + where + " --user me --name laptop --roles admin"
+}
+
+// quoteShell quotes a word for a shell when it needs that.
+func quoteShell(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// clientJSON is the entry of an MCP client's configuration, in the form that most clients read.
+func clientJSON(name, url, key string) string {
+	type server struct {
+		Type    string            `json:"type"`
+		URL     string            `json:"url"`
+		Headers map[string]string `json:"headers,omitempty"`
+	}
+	s := server{Type: "http", URL: url}
+	if key != "" {
+		s.Headers = map[string]string{"Authorization": "Bearer " + key}
+	}
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(map[string]any{"mcpServers": map[string]any{name: s}}) // maps and strings cannot fail
+	return strings.TrimSpace(b.String())
+}
+
+// curl is a shell command that saves a checkpoint.
+func curl(cfg *tabellion.Config, url, key string) string {
+	tool := "persistence.put"
+	if cfg.ToolNames == "portable" {
+		tool = "persistence_put"
+	}
+	lines := []string{
+		"curl -sS " + url,
+		"-H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream'",
+		"-H 'MCP-Protocol-Version: 2026-07-28' -H 'Mcp-Method: tools/call' -H 'Mcp-Name: " + tool + "'",
+	}
+	if key != "" {
+		lines = append(lines, "-H 'Authorization: Bearer "+key+"'")
+	}
+	lines = append(lines, `-d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`",`,
+		`"arguments":{"namespace":"explorer","id":"checkpoint-1","kind":"checkpoint","schemaVersion":"1",`,
+		`"expectedRevision":0,"idempotencyKey":"first","payload":{"body":"Mars"},"references":[]},`,
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"curl","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}'`)
+	n := len(lines) - 3 // the body is one word of the shell and breaks without a backslash
+	return "  " + strings.Join(lines[:n], " \\\n    ") + "\n    " + strings.Join(lines[n:], "\n    ")
+}

@@ -1,0 +1,109 @@
+// Package operator holds the operations of the operator's slot: keys, explanations of the policy, health, and the
+// surface as it is served. They are called from the command line and from the control socket; no MCP client ever
+// sees them.
+//
+//	ops := operator.Operations(operator.Config{Keys: service, Explain: gate.Explain, Health: health, Catalog: catalog})
+//	c, err := catalog.New(names, append(documents, ops...)...)
+//
+// Each needs operator.read or operator.admin on the path of its area, such as /operator/keys.
+package operator
+
+import (
+	"context"
+	"time"
+
+	"github.com/tabellion-mcp/tabellion/fault"
+	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+	"github.com/tabellion-mcp/tabellion/internal/catalog"
+	"github.com/tabellion-mcp/tabellion/internal/identity"
+	"github.com/tabellion-mcp/tabellion/policy"
+)
+
+// Config is what the operations work on. An operation whose field is nil answers that it cannot be had here; they can
+// all be listed without any.
+type Config struct {
+	Keys *identity.KeyService
+	// Explain asks the server's policy one question. Only the gate holds a decider, so this is the gate's method.
+	Explain func(ctx context.Context, subjects []string, check policy.Check) (policy.Decision, error)
+	// Health tells how each part of the server is, in a fixed order.
+	Health func(ctx context.Context) []Part
+	// Catalog gives the catalog that these operations are in. It is called when an operation runs, not before.
+	Catalog func() *catalog.Catalog
+}
+
+// Part is how one part of the server is.
+type Part struct {
+	Name string // "store", "audit"
+	Err  error  // nil when it works
+}
+
+// The paths of the areas.
+const (
+	keysPath    policy.Path = "/operator/keys"
+	policyPath  policy.Path = "/operator/policy"
+	healthPath  policy.Path = "/operator/health"
+	surfacePath policy.Path = "/operator/surface"
+)
+
+// Facts of operations that read, and of those that change a key.
+var (
+	reads   = catalog.Effects{ReadOnly: catalog.Yes, Destructive: catalog.No, Idempotent: catalog.Yes, OpenWorld: catalog.No}
+	creates = catalog.Effects{ReadOnly: catalog.No, Destructive: catalog.No, Idempotent: catalog.No, OpenWorld: catalog.No}
+	ends    = catalog.Effects{ReadOnly: catalog.No, Destructive: catalog.Yes, Idempotent: catalog.Yes, OpenWorld: catalog.No}
+	rotates = catalog.Effects{ReadOnly: catalog.No, Destructive: catalog.Yes, Idempotent: catalog.No, OpenWorld: catalog.No}
+)
+
+// Operations lists the operations of the slot.
+func Operations(cfg Config) []*catalog.Operation {
+	ops := append(keyOperations(cfg.Keys), explainOperation(cfg), healthOperation(cfg), surfaceOperation(cfg))
+	for _, op := range ops {
+		op.Slot, op.Errors = catalog.Operator, fault.PlainDialect
+	}
+	return ops
+}
+
+// on needs c on one path, whatever the input.
+func on(c policy.Capability, path policy.Path) func(context.Context, catalog.Lookup, canonjson.Value) ([]policy.Check, error) {
+	return func(context.Context, catalog.Lookup, canonjson.Value) ([]policy.Check, error) {
+		return []policy.Check{{Capability: c, Path: path}}, nil
+	}
+}
+
+// absent answers for an operation without its part.
+func absent(what string) error {
+	return fault.New(fault.UnsupportedFormat, "%s cannot be had here: it needs a running server or an open data folder", what)
+}
+
+// timeText is how times are shown, in UTC and milliseconds. The zero time is left out.
+func timeText(t time.Time) canonjson.Value {
+	if t.IsZero() {
+		return canonjson.Value{}
+	}
+	return canonjson.String(t.UTC().Format("2006-01-02T15:04:05.000Z"))
+}
+
+// text is s, left out when it is empty.
+func text(s string) canonjson.Value {
+	if s == "" {
+		return canonjson.Value{}
+	}
+	return canonjson.String(s)
+}
+
+// list is items as JSON.
+func list[T ~string](items []T) canonjson.Value {
+	out := make([]canonjson.Value, len(items))
+	for i, s := range items {
+		out[i] = canonjson.String(string(s))
+	}
+	return canonjson.Array(out...)
+}
+
+// stringsOf gives the items of a JSON array of strings; nil for an absent one.
+func stringsOf(v canonjson.Value) []string {
+	var out []string
+	for _, item := range v.Items() {
+		out = append(out, item.Str())
+	}
+	return out
+}

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# make test: every suite, one after the other, each with its seconds. The first failing suite does not hide the
+# others; the closing lines count.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+export CGO_ENABLED=0
+scripts/need.sh node npm strace || exit 2
+passed=0 failed=0 log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+suite() { # name, command...
+  local name=$1 start=$SECONDS
+  shift
+  echo "== $name"
+  if "$@" >"$log" 2>&1; then
+    passed=$((passed + 1))
+    grep -E '^(ok|\?|--- FAIL|FAIL|panic|[a-zA-Z ]+( control)?[,:(]|.*(passed|NOT RUN))' "$log" | grep -vE '^=== |no test files' | cut -c1-600
+  else
+    failed=$((failed + 1))
+    tail -n 400 "$log"
+  fi
+  echo "== $name: $((SECONDS - start)) s"
+}
+
+suite "lint"            scripts/lint.sh
+suite "unit"            go test -count=1 -timeout 15m $(go list ./... | grep -v /internal/durability)
+suite "scenarios"       go test -count=1 -v -timeout 10m -run 'TestScenario' ./persistence
+suite "kills, cuts, histories" go test -count=1 -v -timeout 15m ./internal/durability
+suite "conformance"     scripts/conformance.sh
+suite "clients"         scripts/clients.sh
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
