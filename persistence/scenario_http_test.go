@@ -113,7 +113,7 @@ func makeKey(t *testing.T, srv *tabellion.Server, user string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out.Get("key").Str()
+	return out.Get("secret").Str()
 }
 
 // TestScenarioHTTP runs the scenarios that need no hook over real HTTP, once in each era.

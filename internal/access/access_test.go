@@ -269,14 +269,14 @@ func keyOf(t *testing.T, srv *tabellion.Server, user string, p principal) string
 		in = append(in, canonjson.M("only", canonjson.Array(canonjson.String(p.Only))))
 	}
 	if p.Key == "expired" {
-		in = append(in, canonjson.M("expires", canonjson.String("1s")))
+		in = append(in, canonjson.M("expires", canonjson.String(time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339))))
 	}
 	made := call("operator.keys.create", in...)
 	switch p.Key {
 	case "revoked":
-		call("operator.keys.revoke", canonjson.M("id", made.Get("id")))
+		call("operator.keys.revoke", canonjson.M("id", made.Get("key").Get("id")))
 	case "expired":
-		time.Sleep(1100 * time.Millisecond)
+		time.Sleep(2 * time.Second)
 	}
-	return made.Get("key").Str()
+	return made.Get("secret").Str()
 }

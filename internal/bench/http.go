@@ -45,7 +45,7 @@ func serve(ctx context.Context, o *options) (*served, error) {
 		return nil, fmt.Errorf("keys create: %w", err)
 	}
 	var made struct {
-		Key string `json:"key"`
+		Key string `json:"secret"`
 	}
 	if err := json.Unmarshal(out, &made); err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func newRig(t *testing.T, binary string, env ...string) *rig {
 		t.Fatalf("keys create: %v", err)
 	}
 	var made struct {
-		Key string `json:"key"`
+		Key string `json:"secret"`
 	}
 	if err := json.Unmarshal(out, &made); err != nil || made.Key == "" {
 		t.Fatalf("keys create: %v: %s", err, out)
