@@ -45,7 +45,7 @@ func serve(ctx context.Context, o *options) (*served, error) {
 		return nil, fmt.Errorf("keys create: %w", err)
 	}
 	var made struct {
-		Key string `json:"secret"`
+		Key string `json:"key"`
 	}
 	if err := json.Unmarshal(out, &made); err != nil {
 		return nil, err
@@ -142,6 +142,7 @@ func (s *served) measure(ctx context.Context, o *options, legacy bool, n int) ([
 			return nil, err
 		}
 		defer c.Close()
+		c.n = i * 10_000_000
 		conns[i] = c
 	}
 	run := func(what string, seconds float64, tool string, args func(worker, i int) []byte) (Line, error) {
@@ -178,7 +179,7 @@ func (s *served) open(ctx context.Context) (string, error) {
 type rawConn struct {
 	net.Conn
 	r *bufio.Reader
-	n int
+	n int // id of the last request; connections of one session must not share ids
 }
 
 // dial connects.

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -30,6 +31,7 @@ type options struct {
 	dir     string
 	seconds float64
 	clients []int
+	profile string
 }
 
 // Line is one measurement, as it is kept.
@@ -53,6 +55,7 @@ func main() {
 	flag.StringVar(&o.binary, "binary", "", "program to measure over HTTP; empty leaves that table out")
 	flag.StringVar(&o.out, "out", "", "file that raw lines are appended to")
 	flag.StringVar(&o.dir, "dir", "", "folder for the stores that are measured; a temporary one when empty")
+	flag.StringVar(&o.profile, "cpuprofile", "", "file for a CPU profile of the measurements in this process")
 	flag.Float64Var(&o.seconds, "seconds", 3, "length of one measurement")
 	flag.Parse()
 	for _, n := range strings.Split(*clients, ",") {
@@ -77,6 +80,17 @@ func run(ctx context.Context, o *options) error {
 		o.dir = dir
 	}
 	fmt.Println(machine())
+	if o.profile != "" {
+		f, err := os.Create(o.profile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
 	inProcess, err := measureInProcess(ctx, o)
 	if err != nil {
 		return err

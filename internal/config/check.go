@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/tabellion-mcp/tabellion/internal/identity"
 	"github.com/tabellion-mcp/tabellion/policy"
 )
 
@@ -71,6 +72,10 @@ func (k *checker) tls() {
 func (k *checker) people() {
 	if l := k.c.Auth.Local; l != nil && l.Subject == "" {
 		k.complain("auth.local", "subject is missing")
+	} else if l != nil {
+		if _, err := identity.Local(l.Subject, l.Roles); err != nil {
+			k.complain("auth.local", err.Error())
+		}
 	}
 	f := k.c.Auth.FirstKey
 	if f == nil {

@@ -1,3 +1,5 @@
+//go:generate go run ../../cmd/tabellion docs configuration ../../docs/configuration.md
+
 // Package config reads tabellion.yaml, strictly: a key that does not exist, stands twice, has the wrong type or a
 // value out of range is an error that names the line and says what is expected. Environment variables named
 // TABELLION_<KEY> and flags override the file:

@@ -274,7 +274,6 @@ func TestPowerCutsFindLoss(t *testing.T) {
 	}
 	controls := map[string]sqlite.Options{
 		"no folder sync":     {Durability: persistence.FileSync},
-		"synchronous=NORMAL": {Weaken: sqlite.SyncNormal},
 	}
 	for name, o := range controls {
 		run := cutMany(t, 10, o)

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/history"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/process"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/rawmcp"
@@ -46,7 +45,7 @@ func newRig(t *testing.T, binary string, env ...string) *rig {
 		t.Fatalf("keys create: %v", err)
 	}
 	var made struct {
-		Key string `json:"secret"`
+		Key string `json:"key"`
 	}
 	if err := json.Unmarshal(out, &made); err != nil || made.Key == "" {
 		t.Fatalf("keys create: %v: %s", err, out)
@@ -208,34 +207,6 @@ func TestKillLoop(t *testing.T) {
 	}
 	if run.metFlying*2 < run.kills {
 		t.Errorf("only %d of %d kills met a write in flight: the loop proves too little", run.metFlying, run.kills)
-	}
-}
-
-// weakBinary compiles the program with the faults of controls.
-func weakBinary(t *testing.T) string {
-	t.Helper()
-	bin := filepath.Join(t.TempDir(), "tabellion-weak")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-tags", "weaken", "-o", bin, "github.com/tabellion-mcp/tabellion/cmd/tabellion")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return bin
-}
-
-// TestKillLoopFindsFaults holds the controls: a server that acknowledges before it commits, and one that writes the
-// idempotency record in a second transaction, must each be found within fifty kills.
-func TestKillLoopFindsFaults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts servers: run by make test")
-	}
-	bin := weakBinary(t)
-	for _, fault := range []sqlite.Weakness{sqlite.AckBeforeCommit, sqlite.RecordLate} {
-		run := killLoop(t, newRig(t, bin, "TABELLION_WEAKEN="+string(fault)), 50, 1, true)
-		fmt.Printf("kill loop control, %s: found after %d kills: %s\n", fault, run.kills, run)
-		if run.report.Clean() {
-			t.Errorf("%s was not found within %d kills; the detector proves nothing", fault, run.kills)
-		}
 	}
 }
 

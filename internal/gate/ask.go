@@ -58,11 +58,19 @@ func (r *run) ask(need *catalog.NeedInput) Reply {
 	if f := capable(need.Requests, r.req.Client); f != nil {
 		return Reply{Fault: f}
 	}
-	state := canonjson.Object()
-	if !need.State.IsAbsent() {
-		state = canonjson.Object(canonjson.M("state", need.State))
+	m := []canonjson.Member{canonjson.M("state", need.State)}
+	if r.confirmed != nil {
+		// The person is not asked again when the answers come. Like a question, this is good once.
+		m = append(m, canonjson.M("confirmed", canonjson.Bool(true)), nonceMember(), canonjson.M("version", canonjson.String(*r.confirmed)))
 	}
-	return r.sealed(need.Requests, state, stateLife)
+	return r.sealed(need.Requests, canonjson.Object(m...), stateLife)
+}
+
+// nonceMember is what makes a sealed state good once.
+func nonceMember() canonjson.Member {
+	var nonce [16]byte
+	rand.Read(nonce[:])
+	return canonjson.M("nonce", canonjson.String(hex.EncodeToString(nonce[:])))
 }
 
 // sealed makes the reply that asks.
@@ -107,12 +115,17 @@ func (r *run) confirm(ctx context.Context, call *catalog.Call, state canonjson.V
 		return nil, r.internal(ctx, err)
 	}
 	nonce := state.Get("nonce").Str()
-	answer := call.Answers.Get(confirmKey)
-	if nonce == "" || answer.IsAbsent() || state.Get("version").Str() != preview.Version {
+	if nonce == "" || state.Get("version").Str() != preview.Version {
 		return r.question(preview)
 	}
-	if answer.Get("action").Str() != "accept" || !answer.Get("content").Get("confirm").Bool() {
-		return nil, fault.New(fault.PolicyDenied, "the call was not confirmed; nothing was done")
+	if !state.Get("confirmed").Bool() {
+		answer := call.Answers.Get(confirmKey)
+		if answer.IsAbsent() {
+			return r.question(preview)
+		}
+		if answer.Get("action").Str() != "accept" || !answer.Get("content").Get("confirm").Bool() {
+			return nil, fault.New(fault.PolicyDenied, "the call was not confirmed; nothing was done")
+		}
 	}
 	first, err := r.g.cfg.Once.Once(ctx, "confirm:"+nonce, r.entry.Time.Add(2*confirmLife))
 	if err != nil {
@@ -121,7 +134,10 @@ func (r *run) confirm(ctx context.Context, call *catalog.Call, state canonjson.V
 	if !first {
 		return nil, badState()
 	}
-	r.entry.Note = "confirmed"
+	r.confirmed, r.entry.Note = &preview.Version, "confirmed"
+	if call.Commit != nil {
+		call.Commit.Entry.Note = r.entry.Note
+	}
 	return nil, nil
 }
 
@@ -135,10 +151,8 @@ func (r *run) question(p catalog.Preview) (*Ask, *fault.Error) {
 	if f := capable([]catalog.InputRequest{request}, r.req.Client); f != nil {
 		return nil, f
 	}
-	var nonce [16]byte
-	rand.Read(nonce[:])
 	reply := r.sealed([]catalog.InputRequest{request}, canonjson.Object(
-		canonjson.M("nonce", canonjson.String(hex.EncodeToString(nonce[:]))),
+		nonceMember(),
 		canonjson.M("version", canonjson.String(p.Version))), confirmLife)
 	return reply.Ask, reply.Fault
 }

@@ -73,7 +73,10 @@ func (r *run) propose(ctx context.Context, call *catalog.Call, argument, prefix 
 
 // logged writes err to the operator's log and returns it.
 func (r *run) logged(ctx context.Context, err error) error {
-	attrs := []any{"correlation", r.entry.Correlation, "operation", r.op.Name, "error", err}
+	attrs := []any{"correlation", r.entry.Correlation, "error", err}
+	if r.op != nil {
+		attrs = append(attrs, "operation", r.op.Name)
+	}
 	var p *panicked
 	if errors.As(err, &p) {
 		attrs = append(attrs, "stack", string(p.stack))

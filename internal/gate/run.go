@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime/debug"
 	"time"
 
@@ -107,6 +106,9 @@ func (g *Gate) survey(ctx context.Context, who *identity.Principal, scopes []pol
 			known = append(known, dec.Allow)
 		}
 	}
+	if len(known) != len(scopes) {
+		return nil, fmt.Errorf("%d answers for %d scopes", len(known), len(scopes))
+	}
 	for i, s := range scopes {
 		known[i] = known[i] && keyMeets(who, s)
 	}
@@ -169,6 +171,8 @@ type run struct {
 	in    canonjson.Value
 	entry audit.Entry
 	start time.Time
+	// confirmed is the target's version that a person confirmed in this call or before a question; nil when none did.
+	confirmed *string
 }
 
 // Run executes one call.
@@ -177,10 +181,21 @@ func (g *Gate) Run(ctx context.Context, req Request) (reply Reply) {
 		Time: g.cfg.Clock.Now(), Correlation: correlation(), Subject: req.Who.Subject, Method: string(req.Who.Method),
 		Tenant: req.Who.Tenant, Client: req.Addr, Surface: string(req.Surface), Decision: "none",
 	}}
-	reply = r.through(ctx)
+	reply = r.safely(ctx)
 	reply.Op, reply.Correlation = r.op, r.entry.Correlation
 	r.finish(ctx, &reply)
 	return reply
+}
+
+// safely is through, where a panic of any function of the operation ends this call only. What through holds is
+// released.
+func (r *run) safely(ctx context.Context) (reply Reply) {
+	defer func() {
+		if v := recover(); v != nil {
+			reply = Reply{Fault: r.internal(ctx, &panicked{v, debug.Stack()})}
+		}
+	}()
+	return r.through(ctx)
 }
 
 // through takes the call from step 3 to step 9.
@@ -398,12 +413,12 @@ func (r *run) execute(ctx context.Context) Reply {
 	if err != nil {
 		return r.failed(ctx, err)
 	}
-	if f := r.checkOutput(&result); f != nil {
-		return Reply{Fault: f}
-	}
 	r.entry.Revision, r.entry.Count = result.Revision, result.Count
 	if call.Commit != nil && call.Commit.Sealed() && !result.Replayed {
-		r.entry.Kind = audit.KindEffect // its row is in the store already
+		r.entry.Kind = audit.KindEffect // its row is in the store already, whatever becomes of the answer
+	}
+	if f := r.checkOutput(ctx, &result); f != nil {
+		return Reply{Fault: f}
 	}
 	return Reply{Result: &result}
 }
@@ -510,26 +525,21 @@ func (r *run) failed(ctx context.Context, err error) Reply {
 // internal is the answer to a fault of this program: a correlation id, and the cause in the log only. A write whose
 // outcome is not known says so.
 func (r *run) internal(ctx context.Context, err error) *fault.Error {
-	attrs := []any{"correlation", r.entry.Correlation, "operation", r.op.Name, "error", err}
-	var p *panicked
-	if errors.As(err, &p) {
-		attrs = append(attrs, "stack", string(p.stack))
-	}
-	r.g.cfg.Log.Log(ctx, slog.LevelError, "internal error", attrs...)
-	if r.op.Effects.ReadOnly != catalog.Yes && r.op.Errors == fault.PersistenceDialect {
+	_ = r.logged(ctx, err)
+	if r.op != nil && r.op.Effects.ReadOnly != catalog.Yes && r.op.Errors == fault.PersistenceDialect {
 		return fault.New(fault.StoreUnavailable, "the outcome is not known (report %s); retry with the same idempotencyKey to settle it", r.entry.Correlation).Wrap(err)
 	}
 	return fault.New(fault.Internal, "internal error, report %s to the operator", r.entry.Correlation).Wrap(err)
 }
 
 // checkOutput is step 9: the declared bounds and the output schema.
-func (r *run) checkOutput(result *catalog.Result) *fault.Error {
+func (r *run) checkOutput(ctx context.Context, result *catalog.Result) *fault.Error {
 	if result.Value.IsAbsent() {
 		return nil
 	}
 	if r.op.Out != nil && !result.IsError {
 		if err := r.op.Out.CheckOutput(result.Value); err != nil {
-			return r.internal(context.Background(), fmt.Errorf("result does not fit the output schema: %w", err))
+			return r.internal(ctx, fmt.Errorf("result does not fit the output schema: %w", err))
 		}
 	}
 	result.JSON = result.Value.AppendJSON(nil)
@@ -541,7 +551,7 @@ func (r *run) checkOutput(result *catalog.Result) *fault.Error {
 		return fault.New(fault.QuotaExceeded, "the result has %d bytes, more than %d; ask for a smaller page", len(result.JSON), limit)
 	}
 	if n := r.op.Bounds.Items; n > 0 && result.Value.Get("items").Len() > n {
-		return r.internal(context.Background(), fmt.Errorf("%d items, declared are %d", result.Value.Get("items").Len(), n))
+		return r.internal(ctx, fmt.Errorf("%d items, declared are %d", result.Value.Get("items").Len(), n))
 	}
 	return nil
 }

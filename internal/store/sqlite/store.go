@@ -150,6 +150,9 @@ func (s *Store) start(random io.Reader) error {
 	if s.writer, err = newWriter(s, c, hex.EncodeToString(name), random); err != nil {
 		return errors.Join(err, c.close())
 	}
+	if s.writer.log.conn, err = openCheckpointer(s.folder); err != nil {
+		return err
+	}
 	s.seats = max(minReaders, 2*runtime.GOMAXPROCS(0))
 	s.readers = make(chan *conn, s.seats)
 	for range s.seats {
@@ -186,10 +189,11 @@ func setUpWriter(c *conn) error {
 	if err != nil {
 		return err
 	}
-	// The page cache holds the inner pages of the indexes of some hundred thousand documents. Checkpoints are taken
-	// by the writer itself, see checkpoint. temp_store keeps the undo of savepoints in memory.
+	// The page cache, 8 MiB, holds the inner pages of the indexes of some hundred thousand documents; each commit
+	// looks through all of it, so more is slower. The log is written back by the checkpointer. temp_store keeps the
+	// undo of savepoints in memory.
 	err = c.script("PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;PRAGMA foreign_keys=1;" +
-		"PRAGMA wal_autocheckpoint=0;PRAGMA temp_store=MEMORY;PRAGMA cache_size=-32768")
+		"PRAGMA wal_autocheckpoint=0;PRAGMA temp_store=MEMORY;PRAGMA cache_size=-8192")
 	if err != nil {
 		return fmt.Errorf("set up connection: %w", err)
 	}
@@ -197,6 +201,22 @@ func setUpWriter(c *conn) error {
 		return err
 	}
 	return migrate(c, format)
+}
+
+// openCheckpointer opens the connection that writes back the log.
+func openCheckpointer(f *folder) (*conn, error) {
+	c, err := dial(f.path(databaseName), false)
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(c.patience(lockWait), c.script("PRAGMA synchronous=FULL;PRAGMA foreign_keys=1;PRAGMA cache_size=-256"))
+	if err == nil {
+		err = verify(c, false)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("set up connection: %w", err), c.close())
+	}
+	return c, nil
 }
 
 // settle makes everything durable that the database shows, before anybody is told of it.
@@ -333,6 +353,9 @@ func (s *Store) abandon() error {
 					errs = append(errs, (<-s.readers).close()) // a View still runs
 				}
 			}
+		}
+		if s.writer.log.conn != nil {
+			errs = append(errs, s.writer.log.conn.close())
 		}
 		errs = append(errs, s.writer.conn.close(), s.folder.sync())
 	}

@@ -49,6 +49,9 @@ func TestVerified(t *testing.T) {
 	if err := verify(s.writer.conn, false); err != nil {
 		t.Errorf("writer: %v", err)
 	}
+	if err := verify(s.writer.log.conn, false); err != nil {
+		t.Errorf("checkpointer: %v", err)
+	}
 	var held []*conn
 	for range s.seats {
 		c := <-s.readers
@@ -169,7 +172,7 @@ func TestGroupCommit(t *testing.T) {
 	s := openTest(t, Options{})
 	release := hold(t, s)
 	defer release()
-	before := s.writer.batches // only the writer changes it, and it is held
+	before := s.writer.log.batches // only the writer changes it, and it is held
 	mine := errors.New("mine")
 	const callers = 50
 	errs := make([]error, callers)
@@ -213,7 +216,7 @@ func TestGroupCommit(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.writer.batches - before; n != 1 {
+	if n := s.writer.log.batches - before; n != 1 {
 		t.Errorf("%d batches, want 1", n)
 	}
 }

@@ -54,8 +54,7 @@ type writer struct {
 	seq     int64
 	chain   chain // as committed; used in the writer's goroutine only
 	durable atomic.Pointer[audit.Head]
-	batches int // since the log was last looked at, and the payload bytes in them
-	bytes   int
+	log     checkpointer // used in the writer's goroutine only
 }
 
 // newWriter makes the writer; loop runs it.
@@ -135,8 +134,9 @@ func (w *writer) loop() {
 		// costs a lone caller nothing: there is nobody to let through.
 		runtime.Gosched()
 		w.batch(o)
-		w.checkpoint()
+		w.log.look(w)
 	}
+	w.log.stop(w)
 	finished = true
 }
 
@@ -297,7 +297,7 @@ func (b *batch) commit() {
 	case err == nil:
 		b.open = false
 		b.w.chain = b.chain
-		b.w.bytes += b.bytes
+		b.w.log.bytes += b.bytes
 		if len(b.rows) > 0 {
 			b.w.durable.Store(b.chain.head())
 		}
@@ -319,56 +319,4 @@ func (b *batch) answer() {
 		}
 		close(o.done)
 	}
-}
-
-// Checkpoints: how the log is written back into the database.
-const (
-	// lookEvery and lookBytes are the batches and payload bytes between two looks at the length of the log.
-	lookEvery = 16
-	lookBytes = 4 << 20
-	// writeBackPages is the length of the log, in pages of 4 KiB, from which it is written back: long enough that a
-	// page changed often is written back once, short enough that a start after a crash reads it in a blink.
-	writeBackPages = 4096
-	// restartPages is the length from which the writer waits restartWait for readers that keep the log from being
-	// begun anew: callers feel it, which is better than a log that fills the disk.
-	restartPages = 16 * writeBackPages
-	restartWait  = 100 * time.Millisecond
-)
-
-// checkpoint writes the log back when it has grown long. It is done here, after the callers were answered, and not by
-// SQLite within a commit, because SQLite keeps a failure there to itself.
-func (w *writer) checkpoint() {
-	w.batches++
-	if w.store.broken.Load() != nil || w.batches < lookEvery && w.bytes < lookBytes {
-		return
-	}
-	w.batches, w.bytes = 0, 0
-	err := w.writeBack()
-	if err == nil {
-		return
-	}
-	// A log that cannot be written back for want of space is no loss, and is written back later.
-	if primary(err) == codeFull || primary(err) == codeBusy || primary(err) == codeLocked {
-		w.store.log.Warn("the log could not be written back", "error", err)
-		return
-	}
-	w.store.condemn(fmt.Errorf("write back the log: %w", err))
-}
-
-// writeBack looks at the length of the log and does what it calls for.
-func (w *writer) writeBack() error {
-	var pages int64
-	_, err := w.conn.one("PRAGMA wal_checkpoint(NOOP)", func(r row) { pages = r.int(1) })
-	if err != nil || pages < writeBackPages {
-		return err
-	}
-	if pages < restartPages {
-		_, err = w.conn.number("PRAGMA wal_checkpoint(PASSIVE)")
-		return err
-	}
-	if err := w.conn.patience(restartWait); err != nil {
-		return err
-	}
-	_, err = w.conn.number("PRAGMA wal_checkpoint(RESTART)")
-	return errors.Join(err, w.conn.patience(lockWait))
 }

@@ -35,6 +35,9 @@ func (s *Server) ServeStdio(ctx context.Context, who *identity.Principal, at cat
 	c := &lines{s: s, e: e, who: who, out: out, cancel: cancel, places: make(chan struct{}, s.cfg.StdioCalls), running: map[string]context.CancelFunc{}}
 	defer c.endLegacy()
 	err := c.read(ctx, in)
+	if c.legacy != nil {
+		c.legacy.noAnswers() // nobody can answer a question now
+	}
 	if err == nil {
 		c.wait(ctx)
 	}

@@ -333,7 +333,7 @@ func TestStdioAsk(t *testing.T) {
 	l.send(olderCall("2", "persistence.ask", "{}"))
 	l.next()
 	rest, err := l.end()
-	if err != nil || len(rest) == 0 || field(t, []byte(rest[len(rest)-1]), "/result/isError").Bool() != true {
+	if err != nil || len(rest) == 0 || !field(t, []byte(rest[0]), "/result/isError").Bool() {
 		t.Errorf("%v, %v", rest, err)
 	}
 }
