@@ -25,6 +25,10 @@ import (
 // instructions tell a client's model what this server is for.
 const instructions = "Durable documents. A write names the revision it builds on and carries an idempotencyKey; after a lost answer, repeat it with the same key."
 
+// sharedSessions is how many stdio sessions on one data folder find room at once, when all are busy: they are one
+// principal, whose calls are counted together, and a session that waits is better than one whose calls are refused.
+const sharedSessions = 4
+
 // assemble opens the parts from the inside out. On an error Close takes back what was opened.
 func (s *Server) assemble(ctx context.Context) error {
 	go persistence.New(persistence.Config{}).Operations() // compiles the schemas, once, while the disk is waited for
@@ -58,7 +62,7 @@ func (s *Server) assemble(ctx context.Context) error {
 		Gate: s.gate, Catalog: s.catalog, Log: s.log,
 		Info:          mcp.Info{Name: "tabellion", Title: s.cfg.Name, Version: Version(), Instructions: instructions},
 		HTTPStatus200: s.cfg.Auth.HTTPStatus == 200, SSE: s.cfg.Transports.SSE,
-		MaxBody: s.cfg.Limits.RequestBytes, StdioCalls: s.cfg.Limits.Concurrency,
+		MaxBody: s.cfg.Limits.RequestBytes, StdioCalls: max(1, s.cfg.Limits.Concurrency/sharedSessions),
 	})
 	s.gauges()
 	s.control, err = control.Listen(s.cfg.Data, control.Config{Run: s.gate.Run, Stdio: s.serveStdio, About: s.about, Log: s.log})
@@ -171,12 +175,19 @@ func (s *Server) Close(ctx context.Context) error {
 	return s.err
 }
 
-// closeTransports ends the listeners side by side: each of them waits for calls.
+// joinedRest is how long joined stdio sessions may take to finish what was read of them.
+const joinedRest = 5 * time.Second
+
+// closeTransports ends the joined stdio sessions first: what was read of them is still served, so that nothing is
+// refused that another process could take over. Then the others, side by side: each of them waits for calls.
 func (s *Server) closeTransports(ctx context.Context) error {
-	closers := []func(context.Context) error{s.web.close}
+	var all []error
 	if s.control != nil {
-		closers = append(closers, s.control.Close)
+		joined, cancel := context.WithTimeout(ctx, joinedRest)
+		all = append(all, s.control.Close(joined))
+		cancel()
 	}
+	closers := []func(context.Context) error{s.web.close}
 	if s.mcp != nil {
 		closers = append(closers, s.mcp.Close)
 	}
@@ -184,7 +195,6 @@ func (s *Server) closeTransports(ctx context.Context) error {
 	for _, c := range closers {
 		go func() { errs <- c(ctx) }()
 	}
-	var all []error
 	for range closers {
 		all = append(all, <-errs)
 	}

@@ -119,7 +119,7 @@ func (s *Server) Handler() http.Handler {
 // ServeStdio serves one MCP client over lines on in and out, as the principal that auth.local configures. It returns
 // nil when in has ended and everything was answered.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	l := s.cfg.Auth.Local
+	l := s.cfg.Caller()
 	if l == nil {
 		return errors.New("auth.local is not configured: nobody is the caller of stdio")
 	}

@@ -20,8 +20,8 @@ var schemasJSON []byte
 
 // tool is what the contract fixes of one tool.
 type tool struct {
-	doc     string
-	in, out *catalog.Schema
+	doc             string
+	in, out, listed *catalog.Schema
 }
 
 // tools reads and compiles the schemas of the tools that are served, once.
@@ -38,13 +38,29 @@ var tools = sync.OnceValue(func() map[string]tool {
 			continue
 		}
 		out[name] = tool{
-			doc: t.Get("description").Str(),
-			in:  catalog.MustSchema(string(t.Get("inputSchema").AppendJSON(nil))),
-			out: catalog.MustSchema(string(t.Get("outputSchema").AppendJSON(nil))),
+			doc:    t.Get("description").Str(),
+			in:     catalog.MustSchema(string(t.Get("inputSchema").AppendJSON(nil))),
+			out:    catalog.MustSchema(string(t.Get("outputSchema").AppendJSON(nil))),
+			listed: catalog.MustSchema(string(withFailure(t.Get("outputSchema"), v.Get("errorSchema")).AppendJSON(nil))),
 		}
 	}
 	return out
 })
+
+// withFailure is the output schema as it is listed: the contract's own for a success, or the error envelope. The
+// contract puts the envelope into structuredContent, and clients that check structured content of failures against
+// the listed schema would hide every business error from the model otherwise.
+func withFailure(success, failure canonjson.Value) canonjson.Value {
+	m := []canonjson.Member{
+		canonjson.M("$schema", success.Get("$schema")),
+		canonjson.M("type", canonjson.String("object")),
+		canonjson.M("oneOf", canonjson.Array(success.Without("$schema", "$defs"), failure.Without("$schema"))),
+	}
+	if defs := success.Get("$defs"); !defs.IsAbsent() {
+		m = append(m, canonjson.M("$defs", defs))
+	}
+	return canonjson.Object(m...)
+}
 
 // Operations lists the slot's operations, in the order of the contract. They can be listed without a store, and
 // not run.
@@ -75,7 +91,7 @@ func (s *Service) Operations() []*catalog.Operation {
 	for _, op := range ops {
 		t := tools()[op.Name]
 		op.Slot, op.Errors, op.Publish.Tool = catalog.Persistence, fault.PersistenceDialect, true
-		op.Doc, op.In, op.Out = t.doc, t.in, t.out
+		op.Doc, op.In, op.Out, op.Publish.Output = t.doc, t.in, t.out, t.listed
 	}
 	return ops
 }

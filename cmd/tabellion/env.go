@@ -11,6 +11,7 @@ import (
 
 // Env is everything that a command takes from outside, so that tests can run it in this process.
 type Env struct {
+	Program string           // how the program was called, for commands to copy
 	Ctx     context.Context  // ends at the first signal
 	Signal  func() os.Signal // the signal that ended Ctx; nil when there was none
 	Stdin   io.Reader
@@ -34,7 +35,7 @@ func systemEnv() (*Env, func()) {
 		os.Exit(exitCode(s))
 	}()
 	env := &Env{
-		Ctx: ctx, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(),
+		Program: os.Args[0], Ctx: ctx, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(),
 		Signal: func() os.Signal {
 			if s := first.Load(); s != nil {
 				return *s

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/tabellion-mcp/tabellion"
-	"github.com/tabellion-mcp/tabellion/internal/config"
 )
 
 // exportCommand prints the published tools.
@@ -50,10 +49,11 @@ func (c *exportCommand) Run(env *Env) error {
 	return nil
 }
 
-// config reads the configuration when there is one.
+// config reads the configuration when there is one. The folder is never looked at.
 func (c *exportCommand) config(env *Env) (*tabellion.Config, error) {
-	if c.Config == "" && c.Persistence == "" && found() == "" {
-		return c.load(env, config.Setting{Key: "data", Value: "data", Flag: "--persistence"})
+	p := c.place
+	if p.Config == "" && p.Persistence == "" && found() == "" {
+		p.Persistence = "data"
 	}
-	return c.load(env)
+	return p.load(env)
 }

@@ -49,7 +49,8 @@ func (c *initCommand) Run(env *Env) error {
 		return printJSON(env, map[string]any{"config": file, "data": data})
 	}
 	fmt.Fprintln(env.Stdout, file)
-	say(env, "Next:\n\n  tabellion keys create --config %[1]s --user me --name laptop --roles admin\n  tabellion serve --config %[1]s", quoteShell(relative(file)))
+	say(env, "Next:\n\n  %[1]s keys create --config %[2]s --user me --name laptop --roles admin\n  %[1]s serve --config %[2]s",
+		quoteShell(env.Program), quoteShell(relative(file)))
 	return nil
 }
 

@@ -25,6 +25,8 @@ type place struct {
 	Config      string   `short:"c" placeholder:"FILE" help:"Configuration file; tabellion.yaml in the working folder when there is one."`
 	Persistence string   `placeholder:"DIR" help:"Data folder, in place of a configuration file."`
 	Set         []string `sep:"none" placeholder:"KEY=VALUE" help:"Set a key of the configuration; wins over file and environment. May be repeated."`
+
+	dev bool // set by serve --dev
 }
 
 // quick tells whether a data folder was given in place of a file.
@@ -35,7 +37,7 @@ func (p *place) load(env *Env, more ...config.Setting) (*tabellion.Config, error
 	if p.quick() && p.Config != "" {
 		return nil, failed("--config and --persistence exclude each other: the file names the data folder in its key data")
 	}
-	src := config.Source{File: p.Config, Environ: env.Environ}
+	src := config.Source{File: p.Config, Environ: env.Environ, Dev: p.dev}
 	if p.quick() {
 		src.Set = append(src.Set, config.Setting{Key: "data", Value: p.Persistence, Flag: "--persistence"})
 	} else if src.File == "" {
@@ -86,7 +88,7 @@ func osUser() *config.Local {
 
 // caller is who commands act as.
 func caller(cfg *tabellion.Config) control.Who {
-	l := cfg.Auth.Local
+	l := cfg.Caller()
 	if l == nil {
 		l = osUser()
 	}

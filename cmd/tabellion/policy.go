@@ -75,12 +75,17 @@ func (c *explainCommand) decide(ctx context.Context, cfg *tabellion.Config) (all
 	if !policy.Capability(c.Capability).Known() {
 		return false, "", failed("unknown capability %q; known are %s", c.Capability, known())
 	}
-	if !strings.HasPrefix(c.Path, "/") {
-		return false, "", failed("the path %q does not begin with a slash", c.Path)
+	if pattern, err := policy.ParsePattern(c.Path); err != nil || string(pattern.Base()) != c.Path {
+		return false, "", failed("%q is no path such as /persistence/namespaces/explorer/documents/checkpoint-1", c.Path)
 	}
 	subjects := []string{c.Subject}
 	for _, r := range c.Roles {
 		subjects = append(subjects, "role:"+r)
+	}
+	for _, s := range subjects {
+		if err := policy.CheckSubject(s); err != nil {
+			return false, "", failed("%w", err)
+		}
 	}
 	d, err := tabellion.Explain(ctx, cfg, subjects, policy.Check{Capability: policy.Capability(c.Capability), Path: policy.Path(c.Path)})
 	return d.Allow, d.Rule, err

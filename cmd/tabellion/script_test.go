@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 //	start NAME ARGS...           starts tabellion in the background; its output goes to NAME.out and NAME.err
 //	ready NAME                   waits until the server of the script answers on $OPS
 //	until FILE TEXT              waits until the file holds the text
-//	stop NAME SIGNAL CODE        sends a signal (none: waits) and wants this exit code
+//	end NAME  SIGNAL CODE        sends a signal (none: waits) and wants this exit code
 //	call STATUS KEY TOOL JSON    calls a tool over HTTP on $LISTEN; the answer goes to the file answer. KEY - sends none, @FILE reads it
 //	get STATUS URL [HOST]        gets a page into the file answer
 func TestScripts(t *testing.T) {
@@ -47,9 +47,15 @@ func TestScripts(t *testing.T) {
 			e.Defer(s.killAll)
 			return nil
 		},
+		Condition: func(name string) (bool, error) {
+			if name == "root" {
+				return os.Geteuid() == 0, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", name)
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"run": runCommand, "start": startCommand, "ready": readyCommand, "until": untilCommand,
-			"stop": stopCommand, "call": callCommand, "get": getCommand,
+			"end": endCommand, "call": callCommand, "get": getCommand,
 		},
 	})
 }
@@ -148,8 +154,8 @@ func untilCommand(ts *testscript.TestScript, neg bool, args []string) {
 	wait(ts, func() bool { return strings.Contains(read(ts, args[0]), args[1]) }, "%s never holds %q:\n%s", args[0], args[1], read(ts, args[0]))
 }
 
-// stopCommand implements stop.
-func stopCommand(ts *testscript.TestScript, neg bool, args []string) {
+// endCommand implements end.
+func endCommand(ts *testscript.TestScript, neg bool, args []string) {
 	s := ts.Value(scriptKey{}).(*script)
 	c := s.running[args[0]]
 	delete(s.running, args[0])

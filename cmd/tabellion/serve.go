@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"runtime/debug"
 	"strings"
@@ -56,9 +57,19 @@ func (c *serveCommand) Run(env *Env) error {
 		return err
 	}
 	err = c.serve(env, s, cfg)
+	return errors.Join(err, closeWithin(s, log))
+}
+
+// closeWithin closes a server within the time for a shutdown. Calls that had to be cancelled are no failure of it.
+func closeWithin(s *tabellion.Server, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownWithin)
 	defer cancel()
-	return errors.Join(err, s.Close(ctx))
+	err := s.Close(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		log.Warn("calls were cancelled: they did not finish in time", "error", err)
+		return nil
+	}
+	return err
 }
 
 // config reads the configuration, and adds what the quick form means.
@@ -70,11 +81,11 @@ func (c *serveCommand) config(env *Env) (*tabellion.Config, error) {
 	more = append(more, setting("listen", "--listen", c.Listen)...)
 	more = append(more, setting("ops", "--ops", c.Ops)...)
 	more = append(more, setting("hosts", "--host", strings.Join(c.Host, ","))...)
+	c.dev = c.Dev
 	cfg, err := c.load(env, more...)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Dev = c.Dev
 	if c.quick() {
 		me := osUser()
 		if cfg.Auth.Local == nil {
@@ -173,7 +184,7 @@ func (c *serveCommand) welcome(env *Env, cfg *tabellion.Config, main, aside, key
 		say(env, "No key is needed (--dev).\n")
 	default:
 		shown = "<key>"
-		say(env, "Put a key in place of <key>. Make one with:\n\n  %s\n", c.createHint())
+		say(env, "Put a key in place of <key>. Make one with:\n\n  %s\n", c.createHint(env))
 	}
 	say(env, "For MCP clients:\n\n  %s\n", clientJSON(cfg.Name, base+"/mcp", shown))
 	say(env, "Or from a shell:\n\n%s\n", curl(cfg, base+"/mcp", shown))
@@ -193,7 +204,7 @@ func publicName(cfg *tabellion.Config, bound string) string {
 }
 
 // createHint is the command that makes a key for the same server.
-func (c *serveCommand) createHint() string {
+func (c *serveCommand) createHint(env *Env) string {
 	where := ""
 	switch {
 	case c.Persistence != "":
@@ -201,7 +212,7 @@ func (c *serveCommand) createHint() string {
 	case c.Config != "":
 		where = " --config " + quoteShell(c.Config)
 	}
-	return "tabellion keys create" + where + " --user me --name laptop --roles admin"
+	return quoteShell(env.Program) + " keys create" + where + " --user me --name laptop --roles admin"
 }
 
 // quoteShell quotes a word for a shell when it needs that.

@@ -155,9 +155,7 @@ func (v *visitor) end(err error) error {
 	if v.own == nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownWithin)
-	defer cancel()
-	if closeErr := v.own.Close(ctx); closeErr != nil {
+	if closeErr := closeWithin(v.own, v.log); closeErr != nil {
 		err = errors.Join(err, fmt.Errorf("close the store: %w", closeErr))
 	}
 	return err

@@ -266,8 +266,8 @@ func (v *View) appendTool(out []byte, op *Operation) []byte {
 	if op.Title == "" {
 		m = append(m[:1], m[2:]...)
 	}
-	if op.Out != nil {
-		m = append(m, canonjson.M("outputSchema", schemaValue(op.Out)))
+	if listed := listedOutput(op); listed != nil {
+		m = append(m, canonjson.M("outputSchema", schemaValue(listed)))
 	}
 	if a := annotations(op); len(a) > 0 {
 		m = append(m, canonjson.M("annotations", canonjson.Object(a...)))
@@ -276,6 +276,14 @@ func (v *View) appendTool(out []byte, op *Operation) []byte {
 		m = append(m, canonjson.M("_meta", op.Publish.ToolMeta))
 	}
 	return canonjson.Object(m...).AppendJSON(out)
+}
+
+// listedOutput is the output schema that clients see; nil when there is none.
+func listedOutput(op *Operation) *Schema {
+	if op.Publish.Output != nil {
+		return op.Publish.Output
+	}
+	return op.Out
 }
 
 // schemaValue is the schema's own text as a value, keywords in the order they were written.

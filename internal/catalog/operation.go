@@ -114,6 +114,9 @@ type Publish struct {
 	Tool      bool
 	Resources []Resource
 	Prompt    *Prompt
+	// Output is the output schema as it is listed, when that is not Out: Out is what a success must fit, and strict
+	// clients hold the structured content of a failure against the listed schema too. Nil: Out is listed.
+	Output *Schema
 	// ToolMeta is further `_meta` of the tool's listing, a JSON object or Absent.
 	ToolMeta canonjson.Value
 }

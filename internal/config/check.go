@@ -50,7 +50,7 @@ func (k *checker) binds() {
 	if public && !c.Dev && !c.Auth.Keys {
 		k.complain("listen", "an address that is not loopback needs auth.keys: true")
 	}
-	if public && len(c.Hosts) == 0 {
+	if public && !c.Dev && len(c.Hosts) == 0 {
 		k.complain("listen", "an address that is not loopback needs the list of names that it is reached by, in hosts")
 	}
 	if c.Ops != "" && c.Ops == c.Listen && !strings.HasSuffix(c.Ops, ":0") {

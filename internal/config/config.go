@@ -106,6 +106,16 @@ type Log struct {
 	Format string // text, json
 }
 
+// Caller is who the local process is: auth.local, with the role admin when it names no role and there is no policy
+// section (middle, D6). Nil is nobody.
+func (c *Config) Caller() *Local {
+	l := c.Auth.Local
+	if l == nil || len(l.Roles) > 0 || c.Policy != nil {
+		return l
+	}
+	return &Local{Subject: l.Subject, Roles: []string{policy.RoleAdmin}}
+}
+
 // Default addresses.
 const (
 	DefaultListen = "127.0.0.1:8635"

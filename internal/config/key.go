@@ -19,6 +19,7 @@ type key struct {
 	def  string // the default as it would be written; "" is none
 
 	keys    []*key                                      // of a section
+	begin   func(c *Config)                             // of a section that counts when it is empty too; nil: it does not
 	records func() (fields []*key, add func(c *Config)) // of a list of sections
 	entries func(c *Config, name string) *key           // of a section whose keys are chosen by the operator: the leaf of one
 

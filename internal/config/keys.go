@@ -56,7 +56,7 @@ var root = section("", "",
 var authKeys = section("auth", "Who may call. Without this section nobody can, over HTTP or by stdio.",
 	section("local", "The principal of `stdio` and of the commands on this machine.",
 		text("subject", "", "Name of the principal; `me` is the subject local:me in the policy. user:NAME and service:NAME are possible too.", func(c *Config) *string { return &c.local().Subject }, nil),
-		list("roles", "[]", "Roles of the principal. The role `admin` may do everything.", func(c *Config) *[]string { return &c.local().Roles }, nil)),
+		list("roles", "[]", "Roles of the principal. The role `admin` may do everything; without a section `policy` it is the default.", func(c *Config) *[]string { return &c.local().Roles }, nil)),
 	boolean("keys", "false", "Accept API keys, which `tabellion keys create` makes.", func(c *Config) *bool { return &c.Auth.Keys }),
 	secret("pepper", "Mixed into the stored digests of API keys, so that a copy of the store does not suffice to check a guess. A change makes all keys invalid.",
 		func(c *Config) *Secret { return &c.Auth.Pepper }),
@@ -75,7 +75,7 @@ var authKeys = section("auth", "Who may call. Without this section nobody can, o
 )
 
 // policyKeys says who may do what.
-var policyKeys = section("policy", "Who may do what. Nothing is allowed that no assignment allows, and denies win. Without this section the local principal has the role `admin` and nobody else has any right.",
+var policyKeys = begun(section("policy", "Who may do what. Nothing is allowed that no assignment allows, and denies win. Without this section the local principal has the role `admin` and nobody else has any right.",
 	&key{name: "roles", doc: "A name, and the capabilities that it stands for: persistence.read, persistence.write, persistence.delete, persistence.admin, operator.read, operator.admin. The role `admin` is built in.",
 		entries: func(c *Config, role string) *key {
 			return list(role, "", "", func(*Config) *[]string { return new([]string) }, nil).storing(func(c *Config, texts []string) {
@@ -108,7 +108,7 @@ var policyKeys = section("policy", "Who may do what. Nothing is allowed that no 
 				p.Denies = append(p.Denies, *d)
 			}
 	}},
-)
+), func(c *Config) { c.policy() })
 
 // limitKeys bounds calls.
 var limitKeys = section("limits", "Bounds of calls and messages.",
@@ -140,6 +140,12 @@ var persistenceKeys = section("persistence", "Documents.",
 		size("namespace_bytes", "10GiB", "Room of one namespace, all revisions counted.", 1, maxNamespace, func(c *Config, n int64) { c.Persistence.Limits.MaxNamespaceBytes = n }),
 		duration("idempotency_retention", "7d", "How long idempotency keys are remembered.", minRetention, maxRetention, func(c *Config) *time.Duration { return &c.Persistence.Limits.IdempotencyRetention })),
 )
+
+// begun has a section count when it is empty.
+func begun(k *key, begin func(*Config)) *key {
+	k.begin = begin
+	return k
+}
 
 // opsAddress accepts an address or "none".
 func opsAddress(s string) error {

@@ -18,6 +18,7 @@ type Source struct {
 	File    string   // "" is no file
 	Environ []string // NAME=value, as os.Environ gives them
 	Set     []Setting
+	Dev     bool // Config.Dev
 }
 
 // Setting is one key that was given on the command line.
@@ -31,6 +32,7 @@ type Setting struct {
 // folder.
 func Load(src Source) (*Config, error) {
 	d := &decoder{c: Default()}
+	d.c.Dev = src.Dev
 	if src.File != "" {
 		if err := d.file(src.File); err != nil {
 			return nil, err
@@ -116,6 +118,9 @@ func (d *decoder) member(parent *key, path string, m member) {
 		return
 	}
 	d.c.origins[full] = m.at
+	if k.begin != nil {
+		k.begin(d.c)
+	}
 	switch {
 	case k.leaf():
 		d.leaf(k, full, m.value)

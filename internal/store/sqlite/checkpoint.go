@@ -13,7 +13,7 @@ const (
 	lookBytes = 4 << 20
 	// writeBackPages is the length of the log, in pages of 4 KiB, from which it is written back: long enough that a
 	// page changed often is written back once, short enough that a start after a crash reads it in a blink.
-	writeBackPages = 4096
+	writeBackPages = 8192
 	// restartPages is the length from which the writer waits restartWait for readers that keep the log from being
 	// begun anew: callers feel it, which is better than a log that fills the disk.
 	restartPages = 16 * writeBackPages

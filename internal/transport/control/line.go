@@ -13,8 +13,8 @@ type jsonText = json.RawMessage
 // errLongLine: a line is longer than allowed.
 var errLongLine = errors.New("the line is too long")
 
-// readLine reads one line without its end, of at most limit bytes. io.EOF comes only when there is nothing at all;
-// an unfinished last line is io.ErrUnexpectedEOF. The result is valid until the next read.
+// readLine reads one line without its end, of at most limit bytes. io.EOF comes only when there is nothing at all; an
+// unfinished last line comes with io.ErrUnexpectedEOF. The result is valid until the next read.
 func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	var long []byte
 	for {
@@ -30,7 +30,7 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 				return trimEnd(long), nil
 			}
 		case errors.Is(err, io.EOF) && len(part)+len(long) > 0:
-			return nil, io.ErrUnexpectedEOF
+			return append(long, part...), io.ErrUnexpectedEOF
 		default:
 			return nil, err
 		}

@@ -56,7 +56,7 @@ type pending struct {
 	era          fault.Era
 }
 
-// incoming is one line of the client, or the end of them.
+// incoming is one line of the client; err is set with the end of them, and line may be empty then.
 type incoming struct {
 	line []byte
 	err  error
@@ -88,6 +88,9 @@ func (r *Relay) read(ctx context.Context, lines chan<- incoming) {
 	for {
 		line, err := readLine(in, r.MaxLine)
 		next := incoming{bytes.Clone(line), err}
+		if errors.Is(err, io.ErrUnexpectedEOF) { // the last line needs no end
+			next.err = io.EOF
+		}
 		select {
 		case lines <- next:
 		case <-ctx.Done():
@@ -124,15 +127,13 @@ func (r *Relay) session(ctx context.Context, s Session, lines <-chan incoming) (
 		case <-ended:
 			return r.deaf() != nil, r.deaf()
 		case in := <-lines:
+			if line, forward := r.outgoing(in.line); forward && len(line) > 0 {
+				if _, err := s.Write(append(line, '\n')); err != nil && in.err == nil {
+					return false, nil
+				}
+			}
 			if in.err != nil {
 				return true, r.finish(ctx, s, in.err, ended)
-			}
-			line, forward := r.outgoing(in.line)
-			if !forward {
-				continue
-			}
-			if _, err := s.Write(append(line, '\n')); err != nil {
-				return false, nil
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"context"
-	"time"
 
 	"github.com/tabellion-mcp/tabellion/fault"
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
@@ -34,10 +33,6 @@ const maxRounds = 10
 // answer appends the result object of the request to dst. With a form it appended nothing of use: the answer is that
 // error.
 func (x *exchange) answer(ctx context.Context, dst []byte) ([]byte, *fault.Form) {
-	if !x.s.calls.begin() {
-		return dst, x.fail(fault.New(fault.Overloaded, "the server is shutting down; nothing was done, retry shortly").After(time.Second))
-	}
-	defer x.s.calls.end()
 	switch x.m.method {
 	case "tools/call":
 		return x.callTool(ctx, dst)

@@ -33,14 +33,14 @@ type lineSession struct {
 	answers   context.Context
 	noAnswers context.CancelFunc
 
-	mu   sync.Mutex
-	open map[string]*opened // calls under way, by id
+	mu    sync.Mutex
+	open  map[string]*opened // calls under way, by idKey
+	begun bool               // initialize was given
 }
 
 // opened is a call under way.
 type opened struct {
-	id        string // as the client wrote it
-	cancelled bool   // the client does not wait for the answer
+	cancelled bool // the client does not wait for the answer
 }
 
 // newLineSession begins a session.
@@ -87,6 +87,12 @@ func (l *lineSession) end() {
 	l.noAnswers()
 	l.Close()
 	l.session.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key := range l.open { // what the SDK did not answer any more
+		delete(l.open, key)
+		l.e.legacy.s.calls.end()
+	}
 }
 
 // Write sends a message of the SDK. The answer to a call that was cancelled is dropped.
@@ -94,6 +100,7 @@ func (l *lineSession) Write(_ context.Context, msg jsonrpc.Message) error {
 	if response, ok := msg.(*jsonrpc.Response); ok {
 		o := l.close(rawID(response.ID))
 		if o != nil {
+			defer l.e.legacy.s.calls.end()
 			defer l.tell()
 			if o.cancelled {
 				return nil
@@ -138,20 +145,35 @@ func rawID(id jsonrpc.ID) string {
 }
 
 // check looks at a message before it may be given. The fault is the answer to a call; ok is false when there is
-// nothing to give.
+// nothing to give. A call that may be given is counted (see Server.begin) and must be given.
 func (l *lineSession) check(m *message) (frame []byte, ok bool, f *fault.Error) {
-	if m.isCall() {
-		if !l.e.legacy.serves(m.method) {
-			return nil, false, unknownMethod(m.method)
-		}
-		l.mu.Lock()
-		used := l.open[idKey(m.idValue())] != nil
-		l.mu.Unlock()
-		if used {
-			return nil, false, invalid("a call with this id is under way")
-		}
+	if !m.isCall() {
+		return m.frame()
 	}
-	return m.frame()
+	if f = l.checkCall(m); f == nil {
+		frame, ok, f = m.frame()
+	}
+	if f == nil {
+		f = l.e.legacy.s.begin()
+	}
+	return frame, ok, f
+}
+
+// checkCall refuses unknown methods, ids in use, and what is out of order.
+func (l *lineSession) checkCall(m *message) *fault.Error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case !l.e.legacy.serves(m.method):
+		return unknownMethod(m.method)
+	case l.open[idKey(m.idValue())] != nil:
+		return invalid("a call with this id is under way")
+	case m.method == "initialize" && l.begun:
+		return begunTwice()
+	case m.method != "initialize" && m.method != "ping" && !l.begun:
+		return notBegun()
+	}
+	return nil
 }
 
 // give hands a checked message to the SDK.
@@ -163,16 +185,20 @@ func (l *lineSession) give(ctx context.Context, m *message, frame []byte) error 
 	if request, ok := msg.(*jsonrpc.Request); ok {
 		c := &carried{m: m, who: l.who, addr: l.addr, answers: l.answers}
 		request.Extra = &sdk.RequestExtra{TokenInfo: c.extra()}
-		l.note(m)
 	}
+	l.note(m)
 	select {
 	case l.in <- msg:
 		return nil
 	case <-l.shut:
-		return io.EOF
+		err = io.EOF
 	case <-ctx.Done():
-		return ctx.Err()
+		err = ctx.Err()
 	}
+	if m.isCall() && l.close(idKey(m.idValue())) != nil {
+		l.e.legacy.s.calls.end()
+	}
+	return err
 }
 
 // note keeps a call as open, and a cancelled one as cancelled.
@@ -180,7 +206,8 @@ func (l *lineSession) note(m *message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if m.isCall() {
-		l.open[idKey(m.idValue())] = &opened{id: m.id}
+		l.open[idKey(m.idValue())] = &opened{}
+		l.begun = l.begun || m.method == "initialize"
 	}
 	if m.method == "notifications/cancelled" {
 		if o := l.open[idKey(m.params.Get("requestId"))]; o != nil {
@@ -207,6 +234,7 @@ func (c *lines) older(ctx context.Context, m *message) error {
 	}
 	if m.isCall() {
 		if err := c.place(ctx); err != nil {
+			c.s.calls.end()
 			return err
 		}
 	}

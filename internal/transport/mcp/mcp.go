@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tabellion-mcp/tabellion/fault"
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 	"github.com/tabellion-mcp/tabellion/internal/catalog"
 	"github.com/tabellion-mcp/tabellion/internal/gate"
@@ -175,8 +176,25 @@ func (s *Server) Close(ctx context.Context) error {
 	s.shut()
 	err := s.calls.close(ctx)
 	s.kill()
+	if err != nil {
+		last, cancel := context.WithTimeout(context.Background(), closeWait)
+		defer cancel()
+		s.calls.close(last) // what was cancelled is answered still
+	}
 	s.closeSessions()
 	return err
+}
+
+// closeWait is how long Close waits for calls that it cancelled, and for their sessions.
+const closeWait = 2 * time.Second
+
+// begin counts a call until end, from before it runs until its answer was sent: Close waits for it. The fault is the
+// answer when the server closes.
+func (s *Server) begin() *fault.Error {
+	if s.calls.begin() {
+		return nil
+	}
+	return fault.New(fault.Overloaded, "the server is shutting down; nothing was done, retry shortly").After(time.Second)
 }
 
 // calls counts calls under way.

@@ -204,6 +204,11 @@ type poster struct {
 
 // serve runs the exchange and answers.
 func (p *poster) serve(ctx context.Context, x *exchange) {
+	if f := p.s.begin(); f != nil {
+		p.fault(f)
+		return
+	}
+	defer p.s.calls.end()
 	x.client = capsOf(x.m.meta.Get(metaCapabilities))
 	if p.stream {
 		p.listen(x)

@@ -102,9 +102,6 @@ func (s *sessions) all() []*session {
 	return out
 }
 
-// closeWait is how long Close waits for sessions whose calls were cancelled already.
-const closeWait = 2 * time.Second
-
 // closeSessions ends all sessions.
 func (s *Server) closeSessions() {
 	var wg sync.WaitGroup
@@ -170,6 +167,11 @@ func (s *Server) postLegacy(w http.ResponseWriter, r *http.Request, e *endpoint,
 		}
 		defer sess.end(m.id)
 	}
+	if f := s.begin(); f != nil {
+		p.fault(f)
+		return
+	}
+	defer s.calls.end()
 	c := &carried{m: m, who: who, addr: creds.Addr}
 	s.forward(w, r, e, c, frame)
 }
@@ -182,18 +184,31 @@ func (s *Server) findSession(p *poster, r *http.Request, e *endpoint, m *message
 	case !once:
 		p.refuse(http.StatusBadRequest, invalid("the header Mcp-Session-Id must come once"))
 	case id != "":
-		if sess := s.sessions.get(id, who.RateKey(), e); sess != nil {
+		sess := s.sessions.get(id, who.RateKey(), e)
+		switch {
+		case sess == nil:
+			p.refuse(http.StatusNotFound, invalid("there is no such session; begin with initialize"))
+		case m.method == "initialize":
+			p.refuse(http.StatusOK, begunTwice())
+		default:
 			return sess, true
 		}
-		p.refuse(http.StatusNotFound, invalid("there is no such session; begin with initialize"))
 	case m.method != "initialize":
-		p.refuse(http.StatusBadRequest, invalid("begin with initialize, or send the protocol version "+statelessVersion+" with each request"))
+		p.refuse(http.StatusBadRequest, notBegun())
 	case s.sessions.full(s.cfg.Sessions) || s.open.Err() != nil:
 		p.fault(fault.New(fault.Overloaded, "too many sessions are open; retry later").After(time.Minute))
 	default:
 		return nil, true
 	}
 	return nil, false
+}
+
+// begunTwice is the refusal of a second handshake.
+func begunTwice() *fault.Error { return invalid("the session has begun already") }
+
+// notBegun is the refusal of what comes before the handshake.
+func notBegun() *fault.Error {
+	return invalid("begin with initialize, or send the protocol version " + statelessVersion + " with each request")
 }
 
 // refuse answers with a fault and a status of its own.

@@ -231,6 +231,11 @@ func (c *lines) stop(m *message) bool {
 
 // call answers one call. A cancelled one is not answered: the client said that it does not wait.
 func (c *lines) call(ctx context.Context, x *exchange) {
+	if f := c.s.begin(); f != nil {
+		c.fail(x.m.id, f, fault.Stateless)
+		return
+	}
+	defer c.s.calls.end()
 	if token := x.m.meta.Get("progressToken"); validToken(token) {
 		x.progress = func(done, total float64, note string) {
 			if ctx.Err() == nil {

@@ -116,6 +116,14 @@ func TestStdioBothEras(t *testing.T) {
 	if got := l.next(); got != `{"jsonrpc":"2.0","id":3,"result":{}}` {
 		t.Errorf("ping: %s", got)
 	}
+	l.send(`{"jsonrpc":"2.0","id":4,"method":"logging/setLevel","params":{"level":"loud"}}`)
+	if got := l.next(); field(t, []byte(got), "/error/code").Literal() != "-32602" {
+		t.Errorf("level: %s", got)
+	}
+	l.send(`{"jsonrpc":"2.0","id":5,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{}}}`)
+	if got := l.next(); field(t, []byte(got), "/error/code").Literal() != "-32600" {
+		t.Errorf("second handshake: %s", got)
+	}
 	if rest, err := l.end(); err != nil || len(rest) > 0 {
 		t.Errorf("%v, %v", rest, err)
 	}
@@ -244,8 +252,8 @@ func TestStdioBadLines(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, "7", "-32602"},
 		{`{"jsonrpc":"2.0","id":7,"method":"nope","params":{` + meta + `}}`, "7", "-32601"},
 		{`{"jsonrpc":"2.0","id":7,"method":"nope"}`, "7", "-32601"},
+		{`{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, "7", "-32600"},
 		{`{"jsonrpc":"2.0","id":7,"method":"initialize","params":{}}`, "7", "-32602"},
-		{`{"jsonrpc":"2.0","id":7,"method":"logging/setLevel","params":{"level":"loud"}}`, "7", "-32602"},
 	}
 	l.send("")
 	l.send("  \t")
