@@ -10,6 +10,7 @@ import (
 
 	"github.com/tabellion-mcp/tabellion/internal/audit"
 	"github.com/tabellion-mcp/tabellion/internal/catalog"
+	"github.com/tabellion-mcp/tabellion/internal/clock"
 	"github.com/tabellion-mcp/tabellion/internal/gate"
 	"github.com/tabellion-mcp/tabellion/internal/identity"
 	"github.com/tabellion-mcp/tabellion/internal/operator"
@@ -238,9 +239,5 @@ func Explain(ctx context.Context, cfg *Config, subjects []string, c policy.Check
 	if err != nil {
 		return policy.Decision{}, err
 	}
-	decisions, err := d.Decide(ctx, subjects, []policy.Check{c})
-	if err != nil {
-		return policy.Decision{}, err
-	}
-	return decisions[0], nil
+	return gate.New(gate.Config{Decider: d, Clock: clock.System{}}).Explain(ctx, subjects, c)
 }

@@ -67,7 +67,8 @@ mkdir -p "$OUT"
 
 WORK=$(mktemp -d)
 SERVER=
-trap 'if [ -n "$SERVER" ]; then kill "$SERVER" 2>/dev/null || true; fi; rm -rf "$WORK"' EXIT INT TERM
+trap 'if [ -n "$SERVER" ]; then kill "$SERVER" 2>/dev/null || true; fi; rm -rf "$WORK"' EXIT
+trap 'exit 130' INT TERM
 go build -o "$WORK/fixtureserver" ./internal/testkit/fixtureserver
 "$WORK/fixtureserver" -listen 127.0.0.1:0 -port-file "$WORK/port" >"$OUT/server.txt" 2>&1 &
 SERVER=$!

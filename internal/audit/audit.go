@@ -21,8 +21,8 @@ type Kind string
 // The kinds of entries.
 const (
 	KindEffect  Kind = "effect"  // a change of our own store, committed with it
-	KindRefusal Kind = "refusal" // a decision against the caller, or a failed call that would have been an effect
-	KindRead    Kind = "read"    // an allowed call without effect
+	KindRefusal Kind = "refusal" // a decision against the caller; refusals for rate and overload one a principal and minute, with a count
+	KindRead    Kind = "read"    // a call without effect: an allowed read, or a call that failed
 	KindAuth    Kind = "auth"    // failed authentication, one a key (or address) and minute
 	KindConfirm Kind = "confirm" // a confirmation asked for, given, declined
 	KindSurface Kind = "surface" // the published surface, or the process, changed

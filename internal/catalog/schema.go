@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
@@ -160,11 +162,34 @@ func problems(ve *jsonschema.ValidationError) []string {
 // maxQuoted bounds what a message repeats of the caller's own input, in characters (security requirements, S47).
 const maxQuoted = 64
 
-// words is the library's message of one leaf, cut to a safe length. The library quotes at most the value at
-// fault; a long one is cut.
+// words says what is wrong at one leaf. Where that quotes the caller's own input, it is escaped and cut.
 func words(e *jsonschema.ValidationError) string {
-	text := e.ErrorKind.LocalizedString(message.NewPrinter(language.English))
-	return Clip(text, 3*maxQuoted)
+	switch k := e.ErrorKind.(type) {
+	case *kind.Pattern:
+		return fmt.Sprintf("%q does not match the pattern %s", Clip(k.Got, maxQuoted), k.Want)
+	case *kind.Format:
+		return fmt.Sprintf("not a valid %s", k.Want)
+	case *kind.AdditionalProperties:
+		return "unknown member " + quoteAll(k.Properties)
+	case *kind.PropertyNames:
+		return "the member name " + quoteAll([]string{k.Property}) + " is not allowed"
+	case *kind.Required:
+		return "missing " + strings.Join(k.Missing, ", ")
+	}
+	return Clip(e.ErrorKind.LocalizedString(message.NewPrinter(language.English)), 3*maxQuoted)
+}
+
+// quoteAll quotes names, the first few and each cut, and says how many there are in all.
+func quoteAll(names []string) string {
+	const few = 3
+	var out []string
+	for _, n := range names[:min(few, len(names))] {
+		out = append(out, strconv.Quote(Clip(n, maxQuoted/few)))
+	}
+	if len(names) > few {
+		out = append(out, fmt.Sprintf("and %d more", len(names)-few))
+	}
+	return strings.Join(out, ", ")
 }
 
 // Clip escapes control and invisible characters of s and cuts it to n characters.

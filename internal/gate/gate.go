@@ -105,7 +105,8 @@ type Gate struct {
 	rates    *rates
 	places   *places
 	ops      opPlaces
-	failures *failures
+	failures *failures // failed authentications, by address
+	crowd    *failures // refusals for rate and overload, by principal: when an audit row is due
 }
 
 // New makes a gate.
@@ -124,6 +125,7 @@ func New(cfg Config) *Gate {
 		rates:    newRates(cfg.Limits, cfg.Clock),
 		places:   newPlaces(cfg.Limits),
 		failures: newFailures(cfg.Limits.AuthFailures, cfg.Clock),
+		crowd:    newFailures(0, cfg.Clock),
 	}
 }
 

@@ -580,6 +580,13 @@ func (r *run) finish(_ context.Context, reply *Reply) {
 	case reply.Ask != nil:
 		r.entry.Kind = audit.KindConfirm
 		r.g.cfg.Recorder.Store(r.entry)
+	case reply.Fault != nil && crowded(reply.Fault.Code):
+		// One row a principal and minute: a caller over his rate must not fill the disk with refusals.
+		tell, quiet := r.g.crowd.add(r.req.Who.RateKey() + "\x00" + outcome)
+		if tell {
+			r.entry.Kind, r.entry.Count = audit.KindRefusal, quiet
+			r.g.cfg.Recorder.Store(r.entry)
+		}
 	case reply.Fault != nil && refusal(reply.Fault.Code):
 		r.entry.Kind = audit.KindRefusal
 		r.g.cfg.Recorder.Store(r.entry)
@@ -591,13 +598,10 @@ func (r *run) finish(_ context.Context, reply *Reply) {
 
 // refusal tells whether a code is a decision against the caller, kept in the store; other failures are lines of
 // the file.
-func refusal(c fault.Code) bool {
-	switch c {
-	case fault.PolicyDenied, fault.RateLimited, fault.Overloaded, fault.UnauthorizedKey:
-		return true
-	}
-	return false
-}
+func refusal(c fault.Code) bool { return c == fault.PolicyDenied || c == fault.UnauthorizedKey }
+
+// crowded tells whether a code refuses because there are too many calls.
+func crowded(c fault.Code) bool { return c == fault.RateLimited || c == fault.Overloaded }
 
 // Explain asks the server's policy one question, for an operator who wants to know what it says and why. It grants
 // nothing and is no call.

@@ -25,6 +25,7 @@ const (
 // little that came meanwhile, between two batches, so that the log is done with and begins anew.
 type checkpointer struct {
 	conn    *conn
+	limit   int64      // writeBackPages; tests use less
 	done    chan error // how the pass in the background went; nil when none is running
 	batches int        // since the last look, and the payload bytes in them
 	bytes   int
@@ -55,7 +56,7 @@ func (k *checkpointer) look(w *writer) {
 	case err != nil:
 	case pages >= restartPages:
 		err = restart(w.conn)
-	case pages >= writeBackPages:
+	case pages >= k.limit:
 		done := make(chan error, 1)
 		k.done = done
 		go func() { done <- passive(k.conn) }()

@@ -10,11 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
-	"github.com/tabellion-mcp/tabellion/persistence"
 )
 
 // lockVariable names the data folder that TestHoldLock opens in a process of its own.
@@ -156,123 +154,5 @@ func TestNoFolder(t *testing.T) {
 		if _, err := sqlite.Open(t.Context(), dir, sqlite.Options{}); err == nil || !strings.Contains(err.Error(), dir) {
 			t.Errorf("got %v, want an error that names %s", err, dir)
 		}
-	}
-}
-
-// tmpfs mounts a file system in memory for the test, or skips, saying so.
-func tmpfs(t *testing.T, size string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("tabellion-test", dir, "tmpfs", 0, "size="+size); err != nil {
-		t.Skipf("SKIPPED, NOT TESTED: cannot mount a tmpfs: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
-	return dir
-}
-
-func TestReadOnlyFileSystem(t *testing.T) {
-	top := tmpfs(t, "16m")
-	dir := filepath.Join(top, "data")
-	if err := openAt(t, dir, sqlite.Options{}).Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount("", top, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
-	for _, dir := range []string{dir, filepath.Join(top, "new")} {
-		_, err := sqlite.Open(t.Context(), dir, sqlite.Options{})
-		if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), dir) {
-			t.Errorf("got %v, want one that says read-only and names %s", err, dir)
-		}
-	}
-	if err := syscall.Mount("", top, "", syscall.MS_REMOUNT, ""); err != nil {
-		t.Fatal(err)
-	}
-	openAt(t, dir, sqlite.Options{})
-}
-
-// TestDiskFull fills the disk under a store: writes are refused as not done, reads go on, and writes work again when
-// there is space.
-func TestDiskFull(t *testing.T) {
-	top := tmpfs(t, "8m")
-	s := openAt(t, filepath.Join(top, "data"), sqlite.Options{})
-	done, i := 0, 0
-	write := func() error {
-		_, err := s.Update(t.Context(), persistence.Commit{Namespace: "ns", Key: fmt.Sprint("k", i), Now: day}, one(fmt.Sprint("d", i), 1<<15))
-		i++
-		if err == nil {
-			done++
-		}
-		return err
-	}
-	for range 5 {
-		if err := write(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	filler := fill(t, filepath.Join(top, "filler"))
-	refused := 0
-	for range 20 {
-		err := write()
-		if err != nil && (!errors.Is(err, persistence.ErrUnavailable) || errors.Is(err, persistence.ErrUnknown)) {
-			t.Fatalf("on a full disk: %v, want ErrUnavailable", err)
-		}
-		if err != nil {
-			refused++
-		}
-	}
-	if refused == 0 {
-		t.Fatal("nothing was refused: the disk was not full")
-	}
-	if err := s.Healthy(); err != nil {
-		t.Errorf("a full disk is for ever: %v", err)
-	}
-	count(t, s, done)
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
-	for range 5 {
-		if err := write(); err != nil {
-			t.Fatalf("after space was freed: %v", err)
-		}
-	}
-	count(t, s, done)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	count(t, openAt(t, filepath.Join(top, "data"), sqlite.Options{}), done)
-}
-
-// fill writes a file until the disk is full.
-func fill(t *testing.T, name string) string {
-	t.Helper()
-	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for {
-		if _, err := f.Write(make([]byte, 4096)); err != nil {
-			return name
-		}
-	}
-}
-
-// count fails when the namespace does not hold n documents.
-func count(t *testing.T, s persistence.Store, n int) {
-	t.Helper()
-	err := s.View(t.Context(), func(r persistence.Reader) error {
-		docs, more, err := r.Heads("ns", persistence.HeadFilter{Limit: n + 1})
-		if len(docs) != n || more {
-			t.Errorf("%d documents, want %d", len(docs), n)
-		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
 	}
 }

@@ -424,7 +424,8 @@ func TestDamage(t *testing.T) {
 // TestLogStaysShort writes more than the log may hold.
 func TestLogStaysShort(t *testing.T) {
 	s := openTest(t, Options{})
-	const size, writes = 1 << 18, 240
+	SetWriteBack(s, 128)
+	const size, writes = 1 << 16, 300
 	for i := range writes {
 		d := &persistence.Document{
 			Namespace: "ns", ID: fmt.Sprint(i), Kind: "k", SchemaVersion: "1", Revision: 1, CreatedAt: day, UpdatedAt: day,

@@ -58,6 +58,21 @@ func has(t *testing.T, s persistence.Store, id string) (ok bool) {
 	return ok
 }
 
+// count fails when the namespace does not hold n documents.
+func count(t *testing.T, s persistence.Store, n int) {
+	t.Helper()
+	err := s.View(t.Context(), func(r persistence.Reader) error {
+		docs, more, err := r.Heads("ns", persistence.HeadFilter{Limit: n + 1})
+		if len(docs) != n || more {
+			t.Errorf("%d documents, want %d", len(docs), n)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // TestFailedSync has one sync of the log fail: those it was for get ErrUnknown, the store writes no more, and after it
 // was opened again the same key settles what happened.
 func TestFailedSync(t *testing.T) {
@@ -146,18 +161,19 @@ func TestFailedCheckpoint(t *testing.T) {
 	if err := disk.FailSync(1, syscall.EIO, "tabellion.db"); err != nil {
 		t.Fatal(err)
 	}
+	sqlite.SetWriteBack(s, 256)
 	done := 0
-	for ; s.Healthy() == nil && done < 200; done++ {
-		_, err := s.Update(t.Context(), persistence.Commit{Namespace: "ns", Now: day}, one(fmt.Sprint("d", done), 1<<18))
+	for end := time.Now().Add(time.Minute); s.Healthy() == nil; done++ {
+		if time.Now().After(end) {
+			t.Fatalf("%d large writes, and the log was not written back, or the failure was not seen", done)
+		}
+		_, err := s.Update(t.Context(), persistence.Commit{Namespace: "ns", Now: day}, one(fmt.Sprint("d", done), 1<<16))
 		if errors.Is(err, persistence.ErrUnavailable) && s.Healthy() != nil {
 			break
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if s.Healthy() == nil {
-		t.Fatalf("%d large writes, and the log was not written back, or the failure was not seen", done)
 	}
 	count(t, s, done)
 	if err := s.Close(); err != nil {

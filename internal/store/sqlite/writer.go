@@ -60,6 +60,7 @@ type writer struct {
 // newWriter makes the writer; loop runs it.
 func newWriter(s *Store, c *conn, name string, random io.Reader) (*writer, error) {
 	w := &writer{store: s, conn: c, random: random, queue: make(chan *op, maxQueue)}
+	w.log.limit = writeBackPages
 	w.chain = chain{name: name, hash: audit.Genesis(name)}
 	w.durable.Store(w.chain.head())
 	var err error

@@ -189,13 +189,16 @@ func (l *legacy) exchange(c *carried, session *sdk.ServerSession) *exchange {
 func (x *exchange) listen(ctx context.Context, session *sdk.ServerSession) {
 	if token := x.m.meta.Get("progressToken"); validToken(token) {
 		x.progress = func(done, total float64, note string) {
+			if ctx.Err() != nil {
+				return // the call is over
+			}
 			session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
 				ProgressToken: tokenValue(token), Progress: done, Total: total, Message: note,
 			})
 		}
 	}
 	x.log = func(level string, data canonjson.Value) {
-		if logLevels[level] > 0 {
+		if logLevels[level] > 0 && ctx.Err() == nil {
 			session.Log(ctx, &sdk.LoggingMessageParams{Level: sdk.LoggingLevel(level), Data: json.RawMessage(data.AppendJSON(nil))})
 		}
 	}

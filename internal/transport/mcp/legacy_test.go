@@ -417,7 +417,16 @@ func TestSSE(t *testing.T) {
 	if got := next(); !strings.Contains(got, "-32601") {
 		t.Errorf("unknown method: %s", got)
 	}
-	r.server.Close(context.Background())
+	r.send(t, "POST", path, `{"jsonrpc":"2.0","id":3,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{}}}`, auth(keyAna))
+	next()
+	r.send(t, "POST", path, olderCall("4", "persistence.slow", "{}"), auth(keyAna))
+	<-r.entered
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	r.server.Close(ctx)
+	if got := next(); field(t, []byte(got), "/id").Literal() != "4" {
+		t.Errorf("the call under way: %s", got)
+	}
 	if got := next(); got != "" {
 		t.Errorf("after the end: %s", got)
 	}

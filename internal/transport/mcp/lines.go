@@ -11,17 +11,14 @@ import (
 
 	"github.com/tabellion-mcp/tabellion/fault"
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
-	"github.com/tabellion-mcp/tabellion/internal/identity"
 )
 
 // lineSession is a session of the older era over a connection that carries whole messages in both directions:
 // standard input and output, or the stream and posts of the HTTP form of 2024-11-05. It is the SDK's transport and
 // connection at once.
 type lineSession struct {
-	e    *endpoint
-	who  *identity.Principal
-	addr string
-	out  func([]byte) bool // writes one message; false when it cannot
+	e   *endpoint
+	out func([]byte) bool // writes one message; false when it cannot
 	// answered is told when a call was answered. It may be nil.
 	answered func()
 
@@ -44,9 +41,9 @@ type opened struct {
 }
 
 // newLineSession begins a session.
-func newLineSession(ctx context.Context, e *endpoint, who *identity.Principal, addr string, out func([]byte) bool, answered func()) (*lineSession, error) {
+func newLineSession(ctx context.Context, e *endpoint, out func([]byte) bool, answered func()) (*lineSession, error) {
 	l := &lineSession{
-		e: e, who: who, addr: addr, out: out, answered: answered,
+		e: e, out: out, answered: answered,
 		in: make(chan jsonrpc.Message), shut: make(chan struct{}), open: map[string]*opened{},
 	}
 	l.answers, l.noAnswers = context.WithCancel(context.Background())
@@ -177,13 +174,14 @@ func (l *lineSession) checkCall(m *message) *fault.Error {
 }
 
 // give hands a checked message to the SDK.
-func (l *lineSession) give(ctx context.Context, m *message, frame []byte) error {
+func (l *lineSession) give(ctx context.Context, c *carried, frame []byte) error {
+	m := c.m
 	msg, err := jsonrpc.DecodeMessage(frame)
 	if err != nil {
 		return nil // a response that the SDK cannot read answers nothing
 	}
 	if request, ok := msg.(*jsonrpc.Request); ok {
-		c := &carried{m: m, who: l.who, addr: l.addr, answers: l.answers}
+		c.answers = l.answers
 		request.Extra = &sdk.RequestExtra{TokenInfo: c.extra()}
 	}
 	l.note(m)
@@ -219,7 +217,7 @@ func (l *lineSession) note(m *message) {
 // older passes a message of the older era to the connection's session, which begins with the first.
 func (c *lines) older(ctx context.Context, m *message) error {
 	if c.legacy == nil {
-		l, err := newLineSession(ctx, c.e, c.who, "", c.write, c.leave)
+		l, err := newLineSession(ctx, c.e, c.write, c.leave)
 		if err != nil {
 			return err
 		}
@@ -238,7 +236,7 @@ func (c *lines) older(ctx context.Context, m *message) error {
 			return err
 		}
 	}
-	return c.legacy.give(ctx, m, frame)
+	return c.legacy.give(ctx, &carried{m: m, who: c.who}, frame)
 }
 
 // endLegacy ends the connection's session of the older era, if there is one.

@@ -272,7 +272,8 @@ func (p *poster) headers(form *fault.Form) {
 			form.HTTP = http.StatusOK
 		}
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		p.w.Header().Set("Retry-After", "1")
+		ms, _ := canonjson.Raw(form.Data).Get("retry_after_ms").Int()
+		p.w.Header().Set("Retry-After", strconv.FormatInt(max(1, (ms+999)/1000), 10))
 	}
 }
 
@@ -282,7 +283,7 @@ func (p *poster) send(status int, body []byte) {
 	defer p.mu.Unlock()
 	p.done = true
 	if p.started {
-		p.write(body)
+		writeEvent(p.w, "message", body)
 		return
 	}
 	h := p.w.Header()
@@ -301,7 +302,7 @@ func (p *poster) event(body []byte) bool {
 		return false
 	}
 	p.begin()
-	p.write(body)
+	p.write("message", body)
 	return !p.done
 }
 
@@ -315,11 +316,13 @@ func (p *poster) begin() {
 	p.w.WriteHeader(http.StatusOK)
 }
 
-// write sends one event. The caller holds mu.
-func (p *poster) write(body []byte) {
-	if err := writeEvent(p.w, "message", body); err != nil {
+// write sends one event, after which the stream may be silent for long. The caller holds mu.
+func (p *poster) write(name string, body []byte) {
+	if err := writeEvent(p.w, name, body); err != nil {
 		p.done = true
+		return
 	}
+	http.NewResponseController(p.w).SetWriteDeadline(time.Time{})
 }
 
 // close ends the answer without sending more.
@@ -333,6 +336,7 @@ func (p *poster) close() {
 const eventTimeout = 30 * time.Second
 
 // writeEvent writes one server-sent event and flushes it. Each event has its own time, so that a stream may be long.
+// The deadline stays set; HTTP/2 ends a stream that only waits when it passes.
 func writeEvent(w http.ResponseWriter, name string, data []byte) error {
 	c := http.NewResponseController(w)
 	if err := c.SetWriteDeadline(time.Now().Add(eventTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {

@@ -231,13 +231,13 @@ func (s *Server) serveSession(w http.ResponseWriter, r *http.Request, e *endpoin
 	defer cancel()
 	if r.Method == http.MethodGet {
 		http.NewResponseController(w).SetReadDeadline(time.Time{})
-		defer s.watch(ctx, cancel, creds)()
+		defer s.watch(ctx, cancel, creds, s.open)()
 	}
 	s.forward(w, r.WithContext(ctx), e, &carried{m: &message{}, who: who, addr: creds.Addr}, nil)
 }
 
-// watch ends a stream when its key is no longer good, or the server closes. The returned function ends the watch.
-func (s *Server) watch(ctx context.Context, cancel context.CancelFunc, creds identity.Credentials) (stop func()) {
+// watch ends a stream when its key is no longer good, or until ends. The returned function ends the watch.
+func (s *Server) watch(ctx context.Context, cancel context.CancelFunc, creds identity.Credentials, until context.Context) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		tick := time.NewTicker(s.cfg.Recheck)
@@ -246,7 +246,7 @@ func (s *Server) watch(ctx context.Context, cancel context.CancelFunc, creds ide
 			select {
 			case <-done:
 				return
-			case <-s.open.Done():
+			case <-until.Done():
 				cancel()
 				return
 			case <-tick.C:
@@ -312,8 +312,15 @@ func (a *answer) Write(b []byte) (int, error) {
 		a.problem = append(a.problem, b...)
 		return len(b), nil
 	}
-	http.NewResponseController(a.ResponseWriter).SetWriteDeadline(time.Now().Add(eventTimeout))
+	defer a.timed()()
 	return a.ResponseWriter.Write(b)
+}
+
+// timed bounds a write, and lets the stream be silent for long after it.
+func (a *answer) timed() (over func()) {
+	c := http.NewResponseController(a.ResponseWriter)
+	c.SetWriteDeadline(time.Now().Add(eventTimeout))
+	return func() { c.SetWriteDeadline(time.Time{}) }
 }
 
 // Unwrap lets http.ResponseController reach the connection.
@@ -322,13 +329,15 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 // Flush flushes, unless an error is held back.
 func (a *answer) Flush() {
 	if a.status == 0 {
+		defer a.timed()()
 		http.NewResponseController(a.ResponseWriter).Flush()
 	}
 }
 
-// finish sends an error that was held back. Our door refuses first whatever a client can do wrong, so that the words
+// finish ends the answer, with the error that was held back if there is one. Our door refuses first whatever a client can do wrong, so that the words
 // of the SDK are for what is left.
 func (a *answer) finish() {
+	a.timed() // what is still to be sent
 	if a.status == 0 {
 		return
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -92,7 +91,7 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request, e *endpoint) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	http.NewResponseController(w).SetReadDeadline(time.Time{})
-	lines, err := newLineSession(context.WithoutCancel(ctx), e, who, creds.Addr, func(text []byte) bool {
+	lines, err := newLineSession(context.WithoutCancel(ctx), e, func(text []byte) bool {
 		if !p.event(text) {
 			cancel()
 			return false
@@ -111,7 +110,7 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request, e *endpoint) {
 		return
 	}
 	defer s.sse.remove(id)
-	defer s.watch(ctx, cancel, creds)()
+	defer s.watch(ctx, cancel, creds, s.alive)() // calls under way are answered here still when the server closes
 	p.first("endpoint", "/messages?sessionId="+id)
 	<-ctx.Done()
 }
@@ -121,9 +120,7 @@ func (p *poster) first(name, data string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.begin()
-	if err := writeEvent(p.w, name, []byte(data)); err != nil {
-		p.done = true
-	}
+	p.write(name, []byte(data))
 }
 
 // postSSE takes one message for a stream; the answer comes on the stream.
@@ -143,7 +140,7 @@ func (s *Server) postSSE(w http.ResponseWriter, r *http.Request) {
 		p.fault(f)
 		return
 	}
-	who, _, ok := s.identify(p, r)
+	who, creds, ok := s.identify(p, r)
 	if !ok {
 		return
 	}
@@ -157,21 +154,20 @@ func (s *Server) postSSE(w http.ResponseWriter, r *http.Request) {
 			With("requested", catalog.Clip(m.meta.Get(metaVersion).Str(), 64)).With("supported", legacyVersions))
 		return
 	}
-	n.take(w, r, m)
+	n.take(w, r, &carried{m: m, who: who, addr: creds.Addr})
 }
 
 // take gives the message to the stream's session.
-func (n *sseSession) take(w http.ResponseWriter, r *http.Request, m *message) {
+func (n *sseSession) take(w http.ResponseWriter, r *http.Request, c *carried) {
+	m := c.m
 	frame, ok, f := n.lines.check(m)
 	if f != nil && m.isCall() {
 		form := f.Form(fault.PlainDialect, fault.List, fault.Legacy)
 		n.lines.out(appendError(nil, m.id, &form))
 	}
-	if f == nil && ok && n.lines.give(r.Context(), m, frame) != nil {
+	if f == nil && ok && n.lines.give(r.Context(), c, frame) != nil {
 		web.Problem(w, http.StatusNotFound, "not_found", "the stream has ended; open another")
 		return
 	}
-	w.Header()["Content-Type"] = []string{"text/plain; charset=utf-8"}
 	w.WriteHeader(http.StatusAccepted)
-	strings.NewReader("Accepted").WriteTo(w)
 }

@@ -7,14 +7,18 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tabellion-mcp/tabellion/internal/catalog"
+	"github.com/tabellion-mcp/tabellion/internal/gate"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/fixtureserver/fixture"
 	"github.com/tabellion-mcp/tabellion/internal/transport/mcp"
+	"github.com/tabellion-mcp/tabellion/internal/transport/web"
 )
 
 // TestCallStateless is the plain case, to the byte.
@@ -627,5 +631,63 @@ func TestListenBounds(t *testing.T) {
 		}
 	case <-time.After(5 * time.Second):
 		t.Error("the stream outlives its key")
+	}
+}
+
+// TestListenLong keeps a silent stream beyond the time that an answer may take, in both versions of HTTP.
+func TestListenLong(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		t.Run(fmt.Sprint("http2=", h2), func(t *testing.T) {
+			r := newRig(t)
+			srv := httptest.NewUnstartedServer(nil)
+			srv.Config = web.NewServer(web.Limits{Read: 300 * time.Millisecond, Write: 500 * time.Millisecond}, r.http.Config.Handler, r.Log)
+			srv.EnableHTTP2 = h2
+			srv.StartTLS()
+			defer srv.Close()
+			body := `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + meta + `}}`
+			req, _ := http.NewRequest("POST", srv.URL+"/mcp", strings.NewReader(body))
+			req.Header.Set("Content-Type", "application/json")
+			for name, value := range stateless("subscriptions/listen", "") {
+				req.Header.Set(name, value)
+			}
+			res, err := srv.Client().Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			if res.ProtoMajor != map[bool]int{false: 1, true: 2}[h2] {
+				t.Fatal(res.Proto)
+			}
+			lines := bufio.NewScanner(res.Body)
+			for want := range 3 {
+				got := ""
+				for got == "" && lines.Scan() {
+					got, _ = strings.CutPrefix(lines.Text(), "data: ")
+				}
+				if !strings.Contains(got, "notifications/") {
+					t.Fatalf("message %d: %q, %v", want, got, lines.Err())
+				}
+				time.Sleep(time.Second)
+				r.server.Notify(catalog.Change{Tools: true})
+			}
+		})
+	}
+}
+
+// TestRetryAfter tells when to come again.
+func TestRetryAfter(t *testing.T) {
+	r := newRig(t, func(_ *mcp.Config, o *fixture.Options) {
+		o.Limits = gate.DefaultLimits()
+		o.Limits.Rate, o.Limits.Burst = 0.4, 1
+	})
+	call := func() *reply {
+		return r.send(t, "POST", "/mcp", callBody("1", "persistence.echo", "{}"), stateless("tools/call", "persistence.echo"))
+	}
+	if res := call(); res.status != 200 {
+		t.Fatalf("%s", res.body)
+	}
+	res := call().want(t, 429, -32010)
+	if res.header.Get("Retry-After") != "3" || field(t, res.json.Error.Data, "/error").Str() != "RATE_LIMITED" {
+		t.Errorf("%v %s", res.header, res.body)
 	}
 }
