@@ -42,6 +42,11 @@ func TestScripts(t *testing.T) {
 			e.Setenv("LISTEN", listen)
 			e.Setenv("OPS", ops)
 			e.Setenv("HOME", e.WorkDir)
+			examples, err := filepath.Abs(filepath.Join("..", "..", "examples"))
+			if err != nil {
+				return err
+			}
+			e.Setenv("EXAMPLES", examples)
 			s := &script{running: map[string]*exec.Cmd{}}
 			e.Values[scriptKey{}] = s
 			e.Defer(s.killAll)

@@ -127,9 +127,14 @@ func TestPlans(t *testing.T) {
 		}
 		return plan
 	}
-	for _, text := range []string{headsAll, headsLive, headsKind, headsKindLive, revisionsAfter} {
+	for text, by := range map[string]string{
+		headsAll: "USING PRIMARY KEY (namespace=? AND id>?)", headsLive: "USING INDEX heads_live (namespace=? AND id>?)",
+		headsKindLive:  "USING INDEX heads_kind (namespace=? AND kind=? AND deleted=? AND id>?)",
+		headsKind:      "USING INDEX heads_kind (namespace=? AND kind=? AND deleted=? AND id>?)",
+		revisionsAfter: "USING INDEX revisions_doc (doc=? AND revision>?)",
+	} {
 		p := plan(text, "ns", "a", int64(1), "k")
-		if strings.Contains(p, "SCAN") || strings.Contains(p, "TEMP B-TREE") || !strings.Contains(p, "SEARCH") {
+		if strings.Contains(p, "SCAN") || strings.Contains(p, "TEMP B-TREE") || !strings.Contains(p, by) {
 			t.Errorf("%s\n%s", text, p)
 		}
 	}

@@ -50,6 +50,8 @@ type Config struct {
 	Recheck time.Duration
 	// SessionIdle ends a session of the older era after so long without a request; default 30 min.
 	SessionIdle time.Duration
+	// Event is how long a client may take to take one event of a stream; default 30 s.
+	Event time.Duration
 	// Sessions bounds the sessions of the older era that are open at once; default 1,000.
 	Sessions int
 }
@@ -71,6 +73,9 @@ type Server struct {
 	// open ends when Close begins: streams without an end of their own are closed.
 	open context.Context
 	shut context.CancelFunc
+	// over ends when Close is done with calls: streams that carry answers are closed.
+	over context.Context
+	end  context.CancelFunc
 }
 
 // endpoint is what one path serves.
@@ -87,10 +92,12 @@ func New(cfg Config) *Server {
 	cfg.StdioCalls = cmp.Or(cfg.StdioCalls, 16)
 	cfg.Recheck = cmp.Or(cfg.Recheck, 5*time.Second)
 	cfg.SessionIdle = cmp.Or(cfg.SessionIdle, 30*time.Minute)
+	cfg.Event = cmp.Or(cfg.Event, 30*time.Second)
 	cfg.Sessions = cmp.Or(cfg.Sessions, 1000)
 	s := &Server{cfg: cfg, endpoints: map[catalog.Endpoint]*endpoint{}, bindings: map[string][]binding{}}
 	s.alive, s.kill = context.WithCancel(context.Background())
 	s.open, s.shut = context.WithCancel(context.Background())
+	s.over, s.end = context.WithCancel(context.Background())
 	s.labels.info = s.implementation()
 	for _, op := range cfg.Catalog.Operations() {
 		if op.Slot == catalog.Operator {
@@ -181,6 +188,7 @@ func (s *Server) Close(ctx context.Context) error {
 		defer cancel()
 		s.calls.close(last) // what was cancelled is answered still
 	}
+	s.end()
 	s.closeSessions()
 	return err
 }

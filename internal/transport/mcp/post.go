@@ -283,7 +283,7 @@ func (p *poster) send(status int, body []byte) {
 	defer p.mu.Unlock()
 	p.done = true
 	if p.started {
-		writeEvent(p.w, "message", body)
+		writeEvent(p.w, "message", body, p.s.cfg.Event)
 		return
 	}
 	h := p.w.Header()
@@ -318,7 +318,7 @@ func (p *poster) begin() {
 
 // write sends one event, after which the stream may be silent for long. The caller holds mu.
 func (p *poster) write(name string, body []byte) {
-	if err := writeEvent(p.w, name, body); err != nil {
+	if err := writeEvent(p.w, name, body, p.s.cfg.Event); err != nil {
 		p.done = true
 		return
 	}
@@ -332,14 +332,11 @@ func (p *poster) close() {
 	p.done = true
 }
 
-// eventTimeout is how long one event may take to be taken by the client.
-const eventTimeout = 30 * time.Second
-
 // writeEvent writes one server-sent event and flushes it. Each event has its own time, so that a stream may be long.
 // The deadline stays set; HTTP/2 ends a stream that only waits when it passes.
-func writeEvent(w http.ResponseWriter, name string, data []byte) error {
+func writeEvent(w http.ResponseWriter, name string, data []byte, limit time.Duration) error {
 	c := http.NewResponseController(w)
-	if err := c.SetWriteDeadline(time.Now().Add(eventTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := c.SetWriteDeadline(time.Now().Add(limit)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	buf := make([]byte, 0, len(data)+len(name)+16)

@@ -273,7 +273,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, e *endpoint, c 
 	h["Accept"] = []string{"application/json, text/event-stream"}
 	r = r.WithContext(r.Context())
 	r.Header, r.Body, r.ContentLength = h, io.NopCloser(bytes.NewReader(frame)), int64(len(frame))
-	a := &answer{ResponseWriter: w}
+	a := &answer{ResponseWriter: w, limit: s.cfg.Event}
 	verify := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) { return c.extra(), nil }
 	auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(e.legacy.http).ServeHTTP(a, r)
 	a.finish()
@@ -283,6 +283,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, e *endpoint, c 
 // an error in plain text becomes one in JSON.
 type answer struct {
 	http.ResponseWriter
+	limit   time.Duration // of one write
 	wrote   bool
 	status  int    // of an error in plain text, held until finish
 	problem []byte // its text
@@ -319,7 +320,7 @@ func (a *answer) Write(b []byte) (int, error) {
 // timed bounds a write, and lets the stream be silent for long after it.
 func (a *answer) timed() (over func()) {
 	c := http.NewResponseController(a.ResponseWriter)
-	c.SetWriteDeadline(time.Now().Add(eventTimeout))
+	c.SetWriteDeadline(time.Now().Add(a.limit))
 	return func() { c.SetWriteDeadline(time.Time{}) }
 }
 

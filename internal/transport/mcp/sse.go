@@ -110,7 +110,7 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request, e *endpoint) {
 		return
 	}
 	defer s.sse.remove(id)
-	defer s.watch(ctx, cancel, creds, s.alive)() // calls under way are answered here still when the server closes
+	defer s.watch(ctx, cancel, creds, s.over)()
 	p.first("endpoint", "/messages?sessionId="+id)
 	<-ctx.Done()
 }

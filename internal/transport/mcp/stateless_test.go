@@ -638,7 +638,7 @@ func TestListenBounds(t *testing.T) {
 func TestListenLong(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		t.Run(fmt.Sprint("http2=", h2), func(t *testing.T) {
-			r := newRig(t)
+			r := newRig(t, func(c *mcp.Config, _ *fixture.Options) { c.Event = 500 * time.Millisecond })
 			srv := httptest.NewUnstartedServer(nil)
 			srv.Config = web.NewServer(web.Limits{Read: 300 * time.Millisecond, Write: 500 * time.Millisecond}, r.http.Config.Handler, r.Log)
 			srv.EnableHTTP2 = h2
@@ -660,12 +660,10 @@ func TestListenLong(t *testing.T) {
 			}
 			lines := bufio.NewScanner(res.Body)
 			for want := range 3 {
-				got := ""
-				for got == "" && lines.Scan() {
-					got, _ = strings.CutPrefix(lines.Text(), "data: ")
+				for lines.Scan() && !strings.HasPrefix(lines.Text(), "data: ") {
 				}
-				if !strings.Contains(got, "notifications/") {
-					t.Fatalf("message %d: %q, %v", want, got, lines.Err())
+				if !strings.Contains(lines.Text(), "notifications/") {
+					t.Fatalf("message %d: %q, %v", want, lines.Text(), lines.Err())
 				}
 				time.Sleep(time.Second)
 				r.server.Notify(catalog.Change{Tools: true})
