@@ -26,6 +26,7 @@ suite "lint"            scripts/lint.sh
 suite "unit"            go test -count=1 -timeout 15m $(go list ./... | grep -v /internal/durability)
 suite "scenarios"       go test -count=1 -v -timeout 10m -run 'TestScenario' ./persistence
 suite "kills, cuts, histories" go test -count=1 -v -timeout 15m ./internal/durability
+suite "control: no sync" go test -count=1 -v -tags weaken -run 'FindMissingSync' ./internal/durability
 suite "conformance"     scripts/conformance.sh
 suite "clients"         scripts/clients.sh
 echo "$passed passed, $failed failed"

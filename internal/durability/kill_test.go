@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/history"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/process"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/rawmcp"
@@ -210,11 +211,41 @@ func TestKillLoop(t *testing.T) {
 	}
 }
 
+// weakBinary compiles the program with the faults of controls.
+func weakBinary(t *testing.T) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "tabellion-weak")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-tags", "weaken", "-o", bin, "github.com/tabellion-mcp/tabellion/cmd/tabellion")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return bin
+}
+
+// TestKillLoopFindsFaults holds the controls: a server that acknowledges before it commits, and one that writes the
+// idempotency record in a second transaction, must each be found within fifty kills.
+func TestKillLoopFindsFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts servers: run by make test")
+	}
+	bin := weakBinary(t)
+	for _, fault := range []sqlite.Weakness{sqlite.AckBeforeCommit, sqlite.RecordLate} {
+		run := killLoop(t, newRig(t, bin, "TABELLION_WEAKEN="+string(fault)), 50, 1, true)
+		fmt.Printf("kill loop control, %s: found after %d kills: %s\n", fault, run.kills, run)
+		if run.report.Clean() {
+			t.Errorf("%s was not found within %d kills; the detector proves nothing", fault, run.kills)
+		}
+	}
+}
+
 // scriptLength is how many operations the script of TestKillAtEachSync has.
 const scriptLength = 12
 
 // TestKillAtEachSync kills the real server exactly at its Nth sync, for N = 1, 2, ... until a script of twelve
-// operations passes untouched; each time it starts again, repeats what is not known, and verifies.
+// operations passes untouched; each time it starts again, repeats what is not known, and verifies. The tool counts
+// the system calls of each thread; so the script is killed once more through a program whose writer stays on one
+// thread, where N counts every commit.
 func TestKillAtEachSync(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers: run by make test")
@@ -226,21 +257,29 @@ func TestKillAtEachSync(t *testing.T) {
 		}
 		t.Skip("NOT RUN: kill at the Nth sync needs strace")
 	}
-	binary := process.Binary(t)
-	for n := 1; ; n++ {
-		if n > 200 {
-			t.Fatal("the script did not pass untouched at the 200th sync")
-		}
-		if killAtSync(t, binary, strace, n) {
-			fmt.Printf("kill at the Nth sync: N = 1 to %d, then the script passes untouched; nothing lost, nothing twice\n", n-1)
+	killThrough(t, "any thread", newRigFor(process.Binary(t)), strace)
+	killThrough(t, "writer on one thread", newRigFor(weakBinary(t), "TABELLION_WEAKEN="+string(sqlite.PinWriter)), strace)
+}
+
+// newRigFor makes rigs of one program.
+func newRigFor(binary string, env ...string) func(*testing.T) *rig {
+	return func(t *testing.T) *rig { return newRig(t, binary, env...) }
+}
+
+// killThrough kills at N = 1, 2, ... until the script passes untouched.
+func killThrough(t *testing.T, name string, fresh func(*testing.T) *rig, strace string) {
+	t.Helper()
+	for n := 1; n <= 200; n++ {
+		if killAtSync(t, fresh(t), strace, n) {
+			fmt.Printf("kill at the Nth sync (%s): N = 1 to %d, then the script passes untouched; nothing lost, nothing twice\n", name, n-1)
 			return
 		}
 	}
+	t.Errorf("%s: the script did not pass untouched at the 200th sync", name)
 }
 
 // killAtSync runs the script with a kill at sync n; untouched tells that it passed without one.
-func killAtSync(t *testing.T, binary, strace string, n int) (untouched bool) {
-	r := newRig(t, binary)
+func killAtSync(t *testing.T, r *rig, strace string, n int) (untouched bool) {
 	server := r.start(t, strace, "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync",
 		"-e", fmt.Sprintf("inject=fsync,fdatasync:signal=KILL:when=%d", n))
 	http := r.client(1)

@@ -181,6 +181,9 @@ func openWriter(f *folder) (*conn, error) {
 	if err := settle(f, c); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
+	if weak(SyncNormal) {
+		return c, c.script("PRAGMA synchronous=NORMAL")
+	}
 	return c, nil
 }
 

@@ -16,6 +16,8 @@ type tx struct {
 	wrote bool // the savepoint exists
 	rows  []audit.Row
 	bytes int // of payload
+
+	late []func() error // see RecordLate
 }
 
 // write is exec within the call's savepoint, which is made at the first write: calls that only look, as refused ones
@@ -98,8 +100,14 @@ func (t *tx) record(c persistence.Commit, out persistence.Outcome) error {
 	if c.Key == "" {
 		return nil
 	}
-	return t.write(`INSERT INTO idempotency (namespace, key, at, fingerprint, id, revision, value) VALUES (?,?,?,?,?,?,?)`,
-		c.Namespace, c.Key, c.Now.UnixMicro(), c.Fingerprint[:], out.ID, out.Revision, out.Value)
+	const text = `INSERT INTO idempotency (namespace, key, at, fingerprint, id, revision, value) VALUES (?,?,?,?,?,?,?)`
+	args := []any{c.Namespace, c.Key, c.Now.UnixMicro(), c.Fingerprint[:], out.ID, out.Revision, out.Value}
+	if weak(RecordLate) {
+		conn := t.w.conn
+		t.late = append(t.late, func() error { _, err := conn.exec(text, args...); return err })
+		return nil
+	}
+	return t.write(text, args...)
 }
 
 // PutRevision implements persistence.Tx. Beside the revision's number it insists on what holds of every document: one

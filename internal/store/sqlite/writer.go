@@ -122,6 +122,9 @@ func (s *Store) enqueue(ctx context.Context, o *op) error {
 // loop runs batches until the queue is closed and empty. A work that ends its goroutine (runtime.Goexit, as a failed
 // test does) must not end the writer with it: the next one carries on.
 func (w *writer) loop() {
+	if weak(PinWriter) {
+		runtime.LockOSThread()
+	}
 	finished := false
 	defer func() {
 		if finished {
@@ -184,6 +187,9 @@ type batch struct {
 	bytes int
 	open  bool  // a transaction is open
 	err   error // the batch as a whole failed with this
+
+	told bool           // everybody was answered already: AckBeforeCommit only
+	late []func() error // records left for a second transaction: RecordLate only
 }
 
 // take makes o a member unless its caller has left.
@@ -230,6 +236,7 @@ func (b *batch) run(o *op) {
 		}
 		b.rows = append(b.rows, t.rows...)
 		b.bytes += t.bytes
+		b.late = append(b.late, t.late...)
 		return
 	}
 	if b.leave(t, "ROLLBACK TO one") == nil {
@@ -293,10 +300,14 @@ func (b *batch) commit() {
 		b.fail(b.w.refused(err))
 		return
 	}
+	if weak(AckBeforeCommit) {
+		b.answerEarly()
+	}
 	_, err := b.w.conn.exec("COMMIT")
 	switch {
 	case err == nil:
 		b.open = false
+		b.commitLate()
 		b.w.chain = b.chain
 		b.w.log.bytes += b.bytes
 		if len(b.rows) > 0 {
@@ -314,10 +325,34 @@ func (b *batch) commit() {
 // written is not given when that was not committed: then all share the failure.
 func (b *batch) answer() {
 	b.rollback()
+	if b.told {
+		return
+	}
 	for _, o := range b.ops {
 		if b.err != nil && o.panicked == nil {
 			o.err = b.err
 		}
 		close(o.done)
 	}
+}
+
+// answerEarly is the weakness AckBeforeCommit, on a disk slow enough that a kill can meet it.
+func (b *batch) answerEarly() {
+	for _, o := range b.ops {
+		close(o.done)
+	}
+	b.told = true
+	time.Sleep(3 * time.Millisecond)
+}
+
+// commitLate is the weakness RecordLate: records follow in a transaction of their own. Without it there are none.
+func (b *batch) commitLate() {
+	if len(b.late) == 0 {
+		return
+	}
+	_, _ = b.w.conn.exec("BEGIN IMMEDIATE")
+	for _, record := range b.late {
+		_ = record()
+	}
+	_, _ = b.w.conn.exec("COMMIT")
 }

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestSecondSignal: while a request is under way the first signal waits for it, and the second ends the process at once
+// (security requirements, R12).
+func TestSecondSignal(t *testing.T) {
+	listen, ops := freeAddress(), freeAddress()
+	server := exec.Command("tabellion", "serve", "--persistence", filepath.Join(t.TempDir(), "data"), "--dev", "--listen", listen, "--ops", ops)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer server.Process.Kill()
+	waitReady(t, "http://"+ops+"/readyz")
+	c, err := net.Dial("tcp", listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	// The server answers 100 when it waits for the body, so the request is under way from there on.
+	fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n", listen)
+	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.ReadFull(c, make([]byte, len("HTTP/1.1 100"))); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Wait() }()
+	server.Process.Signal(syscall.SIGINT)
+	select {
+	case err := <-done:
+		t.Fatalf("the first signal did not wait: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	second := time.Now()
+	server.Process.Signal(syscall.SIGINT)
+	var exit *exec.ExitError
+	if err := <-done; !errors.As(err, &exit) || exit.ExitCode() != 130 {
+		t.Errorf("it ended with %v, want 130", err)
+	}
+	if took := time.Since(second); took > 5*time.Second {
+		t.Errorf("the second signal took %s", took)
+	}
+}
