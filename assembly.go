@@ -151,13 +151,13 @@ func (s *Server) health() ops.Health {
 
 // gauges shows the health in metrics too.
 func (s *Server) gauges() {
-	s.metrics.Gauge("tabellion_store_writable", "1 while the store takes writes.", func() float64 {
+	s.metrics.Gauge("tabellion_store_writable", func() float64 {
 		if s.store.Healthy() != nil {
 			return 0
 		}
 		return 1
 	})
-	s.metrics.Gauge("tabellion_audit_lost_entries", "Audit entries that were lost since the start.", func() float64 {
+	s.metrics.Gauge("tabellion_audit_lost_entries", func() float64 {
 		store, reads := s.recorder.Losses()
 		return float64(store + reads)
 	})

@@ -13,11 +13,10 @@ type Dialect uint8
 
 // The dialects.
 const (
+	// PlainDialect: a tool result with isError and {code,message}. For operations outside the slots' own contracts.
+	PlainDialect Dialect = iota
 	// PersistenceDialect: a tool result with isError and {"error":{code,message}} (persistence.v1, section 2).
-	PersistenceDialect Dialect = iota
-	// PlainDialect: a tool result with isError and {code,message}. For operations outside the four slots' own
-	// contracts.
-	PlainDialect
+	PersistenceDialect
 )
 
 // Surface is where an operation was called.

@@ -198,10 +198,10 @@ func (l *readLog) numbers() ([]int, error) {
 }
 
 // health gives the last flush's error, how many lines were lost in all, and whether lines are being lost now.
-func (l *readLog) health() (err error, lost int64, losing bool) {
+func (l *readLog) health() (lost int64, losing bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.err, l.lost, l.dropped > 0
+	return l.lost, l.dropped > 0, l.err
 }
 
 // close writes what is kept, makes it durable, and closes the file. What cannot be written is lost.

@@ -283,14 +283,14 @@ func (r *Recorder) Losses() (store, reads int64) {
 	r.mu.Lock()
 	store = r.lost
 	r.mu.Unlock()
-	_, reads, _ = r.reads.health()
+	reads, _, _ = r.reads.health()
 	return store, reads
 }
 
 // Healthy is nil when entries are stored, written and signed. Otherwise it says what fails now, and how much was lost
 // since the start.
 func (r *Recorder) Healthy() error {
-	fileErr, _, losing := r.reads.health()
+	_, losing, fileErr := r.reads.health()
 	r.mu.Lock()
 	errs := []error{r.storeErr, r.signErr, fileErr}
 	losing = losing || r.dropped > 0

@@ -341,10 +341,10 @@ func (r *run) bound() *fault.Error {
 // tooLarge tells when v is deeper or larger than allowed.
 func tooLarge(what string, v canonjson.Value, l Limits) *fault.Error {
 	if v.Depth() > l.ContentDepth {
-		return fault.New(fault.InvalidRequest, "%s is nested deeper than %d levels; flatten it", what, l.ContentDepth)
+		return fault.New(fault.InvalidRequest, "the depth of %s is over %d levels; flatten it", what, l.ContentDepth)
 	}
 	if v.Nodes() > l.ContentNodes {
-		return fault.New(fault.InvalidRequest, "%s holds more than %d values; split it", what, l.ContentNodes)
+		return fault.New(fault.InvalidRequest, "the number of values in %s is over %d; split it", what, l.ContentNodes)
 	}
 	return nil
 }

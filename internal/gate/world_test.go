@@ -256,7 +256,8 @@ func okResult() catalog.Result {
 // operation makes a tool on /persistence/<id> that answers {"n":1}. Change it in change.
 func operation(name string, change func(*catalog.Operation)) *catalog.Operation {
 	op := &catalog.Operation{
-		Name: name, Slot: catalog.Persistence, Doc: "x", In: catalog.MustSchema(schema), Out: catalog.MustSchema(outSchema),
+		Errors: fault.PersistenceDialect,
+		Name:   name, Slot: catalog.Persistence, Doc: "x", In: catalog.MustSchema(schema), Out: catalog.MustSchema(outSchema),
 		Capability: policy.PersistenceWrite, Publish: catalog.Publish{Tool: true},
 		Targets: func(_ context.Context, _ catalog.Lookup, in canonjson.Value) ([]policy.Check, error) {
 			return []policy.Check{{Capability: policy.PersistenceWrite, Path: policy.Path("/persistence/" + in.Get("id").Str())}}, nil

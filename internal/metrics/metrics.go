@@ -3,64 +3,75 @@
 package metrics
 
 import (
+	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/tabellion-mcp/tabellion/fault"
 )
 
 // Metrics are the counters of one server. They are safe for concurrent use.
 type Metrics struct {
-	registry *prometheus.Registry
-	calls    *prometheus.CounterVec
-	seconds  *prometheus.HistogramVec
-	refused  *prometheus.CounterVec
+	set     *metrics.Set
+	calls   sync.Map // of call to *metrics.Counter
+	seconds sync.Map // of operation to *metrics.PrometheusHistogram
+	refused sync.Map // of fault.Code to *metrics.Counter
+}
+
+// call is what calls are counted by.
+type call struct {
+	operation string
+	surface   fault.Surface
+	outcome   string
 }
 
 // buckets are the bounds of a call's time, in seconds: from a cached read to the deadline.
 var buckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
-// New makes the counters, with those of the Go runtime and the process beside them.
+// New makes the counters.
 func New(version string) *Metrics {
-	m := &Metrics{
-		registry: prometheus.NewRegistry(),
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tabellion_calls_total", Help: "Calls that went through the gate, by outcome: ok, asked, error, or the code of the failure."},
-			[]string{"operation", "surface", "outcome"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "tabellion_call_seconds", Help: "Time of calls in the gate.", Buckets: buckets},
-			[]string{"operation"}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tabellion_refused_total", Help: "Requests that were refused before a call began, by code."},
-			[]string{"code"}),
-	}
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "tabellion_build_info", Help: "Always 1; the label is the version.", ConstLabels: prometheus.Labels{"version": version}})
-	build.Set(1)
-	m.registry.MustRegister(m.calls, m.seconds, m.refused, build,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m := &Metrics{set: metrics.NewSet()}
+	m.Gauge(fmt.Sprintf(`tabellion_build_info{version=%q}`, version), func() float64 { return 1 })
 	return m
 }
 
-// Gauge shows a value that is asked for at each look.
-func (m *Metrics) Gauge(name, help string, value func() float64) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
-}
+// Gauge shows a value that is asked for at each look. It panics when the name is taken.
+func (m *Metrics) Gauge(name string, value func() float64) { m.set.NewGauge(name, value) }
 
-// Called counts a call. operation is empty when none was reached.
+// Called counts a call. operation is empty when none was reached; outcome is ok, asked, error, or the failure's code.
 func (m *Metrics) Called(operation string, surface fault.Surface, outcome string, took time.Duration) {
-	m.calls.WithLabelValues(operation, string(surface), outcome).Inc()
-	m.seconds.WithLabelValues(operation).Observe(took.Seconds())
+	key := call{operation, surface, outcome}
+	counter, ok := m.calls.Load(key)
+	if !ok {
+		name := fmt.Sprintf(`tabellion_calls_total{operation=%q,surface=%q,outcome=%q}`, operation, surface, outcome)
+		counter, _ = m.calls.LoadOrStore(key, m.set.GetOrCreateCounter(name))
+	}
+	counter.(*metrics.Counter).Inc()
+	seconds, ok := m.seconds.Load(operation)
+	if !ok {
+		name := fmt.Sprintf(`tabellion_call_seconds{operation=%q}`, operation)
+		seconds, _ = m.seconds.LoadOrStore(operation, m.set.GetOrCreatePrometheusHistogramExt(name, buckets))
+	}
+	seconds.(*metrics.PrometheusHistogram).Update(took.Seconds())
 }
 
 // Refused counts a refusal before a call.
-func (m *Metrics) Refused(code fault.Code) { m.refused.WithLabelValues(string(code)).Inc() }
+func (m *Metrics) Refused(code fault.Code) {
+	counter, ok := m.refused.Load(code)
+	if !ok {
+		counter, _ = m.refused.LoadOrStore(code, m.set.GetOrCreateCounter(fmt.Sprintf(`tabellion_refused_total{code=%q}`, code)))
+	}
+	counter.(*metrics.Counter).Inc()
+}
 
-// Handler writes the counters.
+// Handler writes the counters, and those of the process and the Go runtime.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{DisableCompression: true})
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		m.set.WritePrometheus(w)
+		metrics.WriteProcessMetrics(w)
+	})
 }

@@ -102,7 +102,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("text %q has characters outside the cursor alphabet", text)
 		}
 	}
-	if mustSeal(t, s, "same") == mustSeal(t, s, "same") {
+	if first, second := mustSeal(t, s, "same"), mustSeal(t, s, "same"); first == second {
 		t.Error("two values of the same content are the same text")
 	}
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/tabellion-mcp/tabellion/internal/audit"
 	"github.com/tabellion-mcp/tabellion/internal/clock"
-	"github.com/tabellion-mcp/tabellion/internal/gate"
 	"github.com/tabellion-mcp/tabellion/internal/identity"
 	"github.com/tabellion-mcp/tabellion/internal/seal"
 	"github.com/tabellion-mcp/tabellion/persistence"
@@ -45,7 +44,6 @@ var (
 	_ identity.Keys     = (*Store)(nil)
 	_ audit.Log         = (*Store)(nil)
 	_ seal.Keyring      = (*Store)(nil)
-	_ gate.Once         = (*Store)(nil)
 )
 
 // namespace holds the documents of one namespace.

@@ -31,7 +31,6 @@ import (
 
 	"github.com/tabellion-mcp/tabellion/internal/audit"
 	"github.com/tabellion-mcp/tabellion/internal/clock"
-	"github.com/tabellion-mcp/tabellion/internal/gate"
 	"github.com/tabellion-mcp/tabellion/internal/identity"
 	"github.com/tabellion-mcp/tabellion/internal/seal"
 	"github.com/tabellion-mcp/tabellion/persistence"
@@ -65,7 +64,6 @@ var (
 	_ identity.Keys     = (*Store)(nil)
 	_ audit.Log         = (*Store)(nil)
 	_ seal.Keyring      = (*Store)(nil)
-	_ gate.Once         = (*Store)(nil)
 )
 
 // Options of Open. The zero value is what a server uses.

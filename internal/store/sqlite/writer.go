@@ -223,7 +223,7 @@ func (b *batch) run(o *op) {
 			b.fail(unavailable(errors.New("a call ended the writer's goroutine")))
 		}
 	}()
-	o.err, o.panicked = b.attempt(o, t)
+	o.panicked, o.err = b.attempt(o, t)
 	returned = true
 	t.c = nil
 	if t.lost != nil {
@@ -257,16 +257,16 @@ func (b *batch) leave(t *tx, text string) error {
 }
 
 // attempt calls the work and catches its panic.
-func (b *batch) attempt(o *op, t *tx) (err error, panicked any) {
+func (b *batch) attempt(o *op, t *tx) (panicked any, err error) {
 	defer func() {
 		if panicked = recover(); panicked != nil {
 			b.w.store.log.Error("a call panicked in its transaction", "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
 		}
 	}()
 	if err := o.work(t); err != nil {
-		return err, nil
+		return nil, err
 	}
-	return t.failure, nil
+	return nil, t.failure
 }
 
 // fail gives all members one outcome, err, and undoes the transaction.

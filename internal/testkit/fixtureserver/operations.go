@@ -118,7 +118,9 @@ const schema202012 = `{"$schema":"https://json-schema.org/draft/2020-12/schema",
 const mirrored = `{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"level":{"type":"integer"}}}`
 
 // echo answers with its input.
-func echo(_ context.Context, c *catalog.Call) (catalog.Result, error) { return catalog.Result{Value: c.In}, nil }
+func echo(_ context.Context, c *catalog.Call) (catalog.Result, error) {
+	return catalog.Result{Value: c.In}, nil
+}
 
 // behaviourTools report, fail, notify.
 func behaviourTools() []*catalog.Operation {
@@ -177,8 +179,9 @@ func resources() []*catalog.Operation {
 		Publish: catalog.Publish{Resources: []catalog.Resource{{
 			Template: "test://template/{id}/data", Name: "template", Doc: "A resource with a variable.", MIME: "application/json",
 			Match: func(uri string) (canonjson.Value, bool, error) {
-				id, ok := strings.CutPrefix(uri, "test://template/")
-				if id, ok = strings.CutSuffix(id, "/data"); !ok || id == "" || strings.Contains(id, "/") {
+				id, prefixed := strings.CutPrefix(uri, "test://template/")
+				id, suffixed := strings.CutSuffix(id, "/data")
+				if !prefixed || !suffixed || id == "" || strings.Contains(id, "/") {
 					return canonjson.Value{}, false, nil
 				}
 				return canonjson.Object(canonjson.M("id", canonjson.String(id))), true, nil

@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 the older eras that this file serves have logging, sampling and roots
+
 package mcp
 
 import (

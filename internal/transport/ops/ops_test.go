@@ -67,13 +67,13 @@ func TestMetrics(t *testing.T) {
 	m.Called("persistence.put", fault.Tool, "ok", 3*time.Millisecond)
 	m.Called("", fault.Tool, "unknown_tool", time.Microsecond)
 	m.Refused(fault.UnauthorizedKey)
-	m.Gauge("tabellion_store_writable", "x", func() float64 { return 1 })
+	m.Gauge("tabellion_store_writable", func() float64 { return 1 })
 	r := httptest.NewRequest("GET", "http://localhost/metrics", nil)
 	w := httptest.NewRecorder()
 	handler(ops.Health{}, m).ServeHTTP(w, r)
 	for _, want := range []string{
-		`tabellion_calls_total{operation="persistence.put",outcome="ok",surface="tool"} 2`,
-		`tabellion_calls_total{operation="",outcome="unknown_tool",surface="tool"} 1`,
+		`tabellion_calls_total{operation="persistence.put",surface="tool",outcome="ok"} 2`,
+		`tabellion_calls_total{operation="",surface="tool",outcome="unknown_tool"} 1`,
 		`tabellion_call_seconds_bucket{operation="persistence.put",le="0.0025"} 0`,
 		`tabellion_call_seconds_bucket{operation="persistence.put",le="0.005"} 2`,
 		`tabellion_refused_total{code="UNAUTHORIZED_KEY"} 1`,
