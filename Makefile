@@ -1,5 +1,7 @@
 # Every target works in a fresh clone: what it needs is fetched by Go, or installed by scripts/need.sh.
 
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -ec
 export CGO_ENABLED := 0
 GO        ?= go
 BIN       := bin/tabellion
@@ -26,7 +28,7 @@ test: ## everything that must hold before a change lands
 
 test-real: ## the tests that read real material: make test-real REAL=DIR
 	@test -n "$(REAL)" || { echo "usage: make test-real REAL=DIR" >&2; exit 2; }
-	TABELLION_REAL="$(abspath $(REAL))" $(GO) test -count=1 -v -run 'Real' ./internal/... ./persistence/... | grep -v '^=== '
+	TABELLION_REAL="$(abspath $(REAL))" $(GO) test -count=1 -v -run 'Real|JSONTestSuite|CanonicalizationPairs|NumberSequence|JSONSuite' ./internal/... | grep -v '^=== '
 
 lint: ## vet, staticcheck and formatting
 	scripts/lint.sh
@@ -64,4 +66,4 @@ long: race ## the long run before a release
 	scripts/fuzz.sh 60s
 
 clean:
-	rm -rf bin .cache
+	rm -rf bin

@@ -4,11 +4,11 @@
 # no list of expected failures.
 #
 # usage: scripts/conformance.sh
-# CONFORMANCE_CACHE  where the suites are installed and kept (default ./.cache/conformance)
+# CONFORMANCE_CACHE  where the suites are installed and kept (default ~/.cache/tabellion-test/conformance)
 # CONFORMANCE_OUT    where the detailed results go (default $CONFORMANCE_CACHE/results)
 set -eu
 cd "$(dirname "$0")/.."
-CACHE=${CONFORMANCE_CACHE:-$PWD/.cache/conformance}
+CACHE=${CONFORMANCE_CACHE:-${TABELLION_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tabellion-test}/conformance}
 OUT=${CONFORMANCE_OUT:-$CACHE/results}
 NODE_VERSION=22.23.3 # the suites need Node 22
 OLD=0.1.16
