@@ -32,7 +32,7 @@ const sharedSessions = 4
 
 // assemble opens the parts from the inside out. On an error Close takes back what was opened.
 func (s *Server) assemble(ctx context.Context) error {
-	go persistence.New(persistence.Config{}).Operations() // compiles the schemas, once, while the disk is waited for
+	go persistence.New(persistence.Config{}).Operations() // reads the schemas, once, while the disk is waited for
 	pepper, err := s.pepper()
 	if err != nil {
 		return err
@@ -67,7 +67,41 @@ func (s *Server) assemble(ctx context.Context) error {
 	})
 	s.gauges()
 	s.control, err = control.Listen(s.cfg.Data, control.Config{Run: s.gate.Run, Stdio: s.serveStdio, About: s.about, Log: s.log})
-	return err
+	if err != nil {
+		return err
+	}
+	s.tasks.Go(func() { s.upkeep(sealer) })
+	return nil
+}
+
+// sealAge is how old the key of cursors and request states may become, and upkeepEvery how often that is looked at.
+const (
+	sealAge     = 30 * 24 * time.Hour
+	upkeepEvery = time.Hour
+)
+
+// upkeep does what a server does beside its calls, until Close: it compiles the schemas, so that the first calls do not
+// wait for them, and rotates the sealing key when it is old.
+func (s *Server) upkeep(sealer *seal.Sealer) {
+	if err := s.catalog.Warm(); err != nil {
+		s.log.Error("a schema of the catalog does not compile", "error", err)
+	}
+	tick := time.NewTicker(upkeepEvery)
+	defer tick.Stop()
+	for {
+		rotated, err := sealer.RotateAfter(context.Background(), sealAge)
+		switch {
+		case err != nil:
+			s.log.Warn("the sealing key could not be rotated; trying again in an hour", "error", err)
+		case rotated:
+			s.log.Info("the sealing key was rotated; cursors made with the old one stay good for their 15 minutes")
+		}
+		select {
+		case <-tick.C:
+		case <-s.stop:
+			return
+		}
+	}
 }
 
 // pepper reads the configured pepper; none is nil.
@@ -206,6 +240,8 @@ func (s *Server) closeTransports(ctx context.Context) error {
 func (s *Server) closeParts(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownRest)
 	defer cancel()
+	close(s.stop)
+	s.tasks.Wait()
 	var errs []error
 	if s.auth != nil {
 		errs = append(errs, s.auth.Close(ctx))

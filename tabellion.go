@@ -71,6 +71,8 @@ type Server struct {
 	address atomic.Pointer[string] // URL of the MCP listener, once it is bound
 	web     listeners
 	started sync.Once
+	stop    chan struct{} // closed by Close: ends upkeep
+	tasks   sync.WaitGroup
 	closing atomic.Bool
 	closed  sync.Once
 	err     error // of Close
@@ -85,7 +87,7 @@ func Open(ctx context.Context, cfg *Config, log *slog.Logger) (*Server, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, log: log, clock: clock.System{}, metrics: metrics.New(Version())}
+	s := &Server{cfg: cfg, log: log, clock: clock.System{}, metrics: metrics.New(Version()), stop: make(chan struct{})}
 	if err := s.assemble(ctx); err != nil {
 		return nil, errors.Join(err, s.Close(ctx))
 	}

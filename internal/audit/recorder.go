@@ -53,7 +53,7 @@ type RecorderConfig struct {
 // Healthy. It is safe for concurrent use.
 type Recorder struct {
 	cfg   RecorderConfig
-	queue chan Entry
+	queue chan Row
 	reads *readLog
 
 	mu       sync.Mutex
@@ -92,7 +92,7 @@ func NewRecorder(cfg RecorderConfig) (*Recorder, error) {
 		return nil, err
 	}
 	r := &Recorder{
-		cfg: cfg, queue: make(chan Entry, cfg.Queue), reads: reads,
+		cfg: cfg, queue: make(chan Row, cfg.Queue), reads: reads,
 		full: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 	r.tasks.Go(r.storeLoop)
@@ -111,7 +111,7 @@ func (r *Recorder) Store(e Entry) {
 			r.dropped = 0
 		}
 		select {
-		case r.queue <- e:
+		case r.queue <- e.Encode():
 			return
 		default:
 		}
@@ -121,8 +121,9 @@ func (r *Recorder) Store(e Entry) {
 }
 
 // lostEntry tells in the trail that entries are missing.
-func lostEntry(at time.Time, n int64) Entry {
-	return Entry{Time: at, Kind: KindSurface, Outcome: "lost", Count: int(n), Note: "entries before this one were lost: they could not be stored in time"}
+func lostEntry(at time.Time, n int64) Row {
+	e := Entry{Time: at, Kind: KindSurface, Outcome: "lost", Count: int(n), Note: "entries before this one were lost: they could not be stored in time"}
+	return e.Encode()
 }
 
 // Read queues an entry for the file of allowed reads.
@@ -139,8 +140,8 @@ func (r *Recorder) Read(e Entry) {
 func (r *Recorder) storeLoop() {
 	for {
 		select {
-		case e := <-r.queue:
-			if r.left = r.commit(r.gather(e)); r.left != nil {
+		case row := <-r.queue:
+			if r.left = r.commit(r.gather(row)); r.left != nil {
 				return
 			}
 		case <-r.stop:
@@ -150,14 +151,14 @@ func (r *Recorder) storeLoop() {
 }
 
 // gather waits a little for company of the first entry.
-func (r *Recorder) gather(first Entry) []Row {
-	rows := []Row{first.Encode()}
+func (r *Recorder) gather(first Row) []Row {
+	rows := []Row{first}
 	timer := time.NewTimer(groupFor)
 	defer timer.Stop()
 	for len(rows) < groupMost {
 		select {
-		case e := <-r.queue:
-			rows = append(rows, e.Encode())
+		case row := <-r.queue:
+			rows = append(rows, row)
 		case <-timer.C:
 			return rows
 		case <-r.stop:
@@ -328,8 +329,7 @@ func (r *Recorder) drain(ctx context.Context) error {
 		rows := r.left
 		r.left = nil
 		for len(rows) < groupMost && len(r.queue) > 0 {
-			e := <-r.queue
-			rows = append(rows, e.Encode())
+			rows = append(rows, <-r.queue)
 		}
 		if len(rows) == 0 {
 			return r.tellLost(ctx)
@@ -349,6 +349,6 @@ func (r *Recorder) tellLost(ctx context.Context) error {
 	if n == 0 {
 		return nil
 	}
-	e := lostEntry(r.cfg.Clock.Now(), n)
-	return errors.Join(fmt.Errorf("%d audit entries were lost", n), r.append(ctx, []Row{e.Encode()}))
+	row := lostEntry(r.cfg.Clock.Now(), n)
+	return errors.Join(fmt.Errorf("%d audit entries were lost", n), r.append(ctx, []Row{row}))
 }

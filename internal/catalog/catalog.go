@@ -87,6 +87,21 @@ func checkOperation(op *Operation) error {
 	return nil
 }
 
+// Warm compiles every schema, so that no first call waits for it. It returns the first that does not compile.
+func (c *Catalog) Warm() error {
+	for _, op := range c.ops {
+		for _, s := range []*Schema{op.In, op.Out, op.Publish.Output} {
+			if s == nil {
+				continue
+			}
+			if _, err := s.compile(); err != nil {
+				return fmt.Errorf("operation %s.%s: %w", op.Slot, op.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
 // Operations lists all operations in catalog order. The caller must not change the slice.
 func (c *Catalog) Operations() []*Operation { return c.ops }
 

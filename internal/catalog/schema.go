@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -24,8 +25,8 @@ const (
 // Schema is a JSON Schema (draft 2020-12): its text as listed, and its compiled check. It is immutable and safe
 // for concurrent use.
 type Schema struct {
-	text     []byte
-	compiled *jsonschema.Schema
+	text    []byte
+	compile func() (*jsonschema.Schema, error) // once
 }
 
 // errRemote is the answer to every reference that leaves the document.
@@ -42,6 +43,29 @@ const schemaURL = "tabellion:schema"
 
 // CompileSchema reads and compiles text. References to other documents are refused, never fetched.
 func CompileSchema(text []byte) (*Schema, error) {
+	s, err := readSchema(text)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.compile(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// MustSchema is CompileSchema for schemas in code. It is compiled at its first use, or by Catalog.Warm: a program that
+// starts should not wait for it. It panics when text is no schema at all, and at the first use when it does not
+// compile; a test of the catalog that holds it compiles it.
+func MustSchema(text string) *Schema {
+	s, err := readSchema([]byte(text))
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// readSchema reads text and keeps its bounds.
+func readSchema(text []byte) (*Schema, error) {
 	v, err := canonjson.ParseStrict(text, canonjson.Limits{Depth: 3 * maxSchemaDepth, Nodes: 20 * maxSubschemas})
 	if err != nil {
 		return nil, fmt.Errorf("read schema: %w", err)
@@ -49,6 +73,12 @@ func CompileSchema(text []byte) (*Schema, error) {
 	if err := boundSchema(v); err != nil {
 		return nil, err
 	}
+	compact := v.AppendJSON(nil)
+	return &Schema{text: compact, compile: sync.OnceValues(func() (*jsonschema.Schema, error) { return compileText(compact) })}, nil
+}
+
+// compileText makes the check.
+func compileText(text []byte) (*jsonschema.Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("read schema: %w", err)
@@ -63,16 +93,7 @@ func CompileSchema(text []byte) (*Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile schema: %w", err)
 	}
-	return &Schema{text: v.AppendJSON(nil), compiled: compiled}, nil
-}
-
-// MustSchema is CompileSchema for schemas in code. It panics on an error.
-func MustSchema(text string) *Schema {
-	s, err := CompileSchema([]byte(text))
-	if err != nil {
-		panic(err)
-	}
-	return s
+	return compiled, nil
 }
 
 // boundSchema refuses schemas that are too deep or too large, so that a check takes bounded time.
@@ -119,8 +140,11 @@ func (s *Schema) CheckOutput(v canonjson.Value) error {
 
 // check validates a decoded value.
 func (s *Schema) check(v any) error {
-	err := s.compiled.Validate(v)
-	if err == nil {
+	compiled, err := s.compile()
+	if err != nil {
+		panic(err) // a schema in our own code that does not compile
+	}
+	if err = compiled.Validate(v); err == nil {
 		return nil
 	}
 	var ve *jsonschema.ValidationError

@@ -159,6 +159,17 @@ func (s *Sealer) Rotate(ctx context.Context) error {
 	return s.add(ctx, keys)
 }
 
+// RotateAfter rotates when the newest key is older than age, and tells whether it did.
+func (s *Sealer) RotateAfter(ctx context.Context, age time.Duration) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keys, err := s.load(ctx)
+	if err != nil || (len(keys) > 0 && s.clock.Now().Sub(keys[0].Created) < age) {
+		return false, err
+	}
+	return true, s.add(ctx, keys)
+}
+
 // reread reads the ring again unless that was done within age. A failure leaves the known keys in use.
 func (s *Sealer) reread(age time.Duration) {
 	seen := s.read.Load()

@@ -449,3 +449,23 @@ func BenchmarkSealOpen(b *testing.B) {
 		wantOpen(b, s, mustSeal(b, s, "namespace and last key"), "namespace and last key")
 	}
 }
+
+// TestRotateAfter holds that only an old key is replaced, and that what it sealed still opens.
+func TestRotateAfter(t *testing.T) {
+	c := clock.NewManual(time.Date(2042, 1, 1, 0, 0, 0, 0, time.UTC))
+	s := newSealer(t, &ring{}, c)
+	if rotated, err := s.RotateAfter(t.Context(), time.Hour); rotated || err != nil {
+		t.Fatalf("a fresh key: rotated %t, %v", rotated, err)
+	}
+	c.Advance(61 * time.Minute)
+	text, err := s.Seal(seal.PurposeCursor, 15*time.Minute, []byte("b"), []byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rotated, err := s.RotateAfter(t.Context(), time.Hour); !rotated || err != nil {
+		t.Fatalf("an old key: rotated %t, %v", rotated, err)
+	}
+	if plain, err := s.Open(seal.PurposeCursor, []byte("b"), text); err != nil || string(plain) != "x" {
+		t.Errorf("sealed before the rotation: %q, %v", plain, err)
+	}
+}
