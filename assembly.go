@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/tabellion-mcp/tabellion/internal/audit"
@@ -86,6 +87,7 @@ func (s *Server) upkeep(sealer *seal.Sealer) {
 	if err := s.catalog.Warm(); err != nil {
 		s.log.Error("a schema of the catalog does not compile", "error", err)
 	}
+	debug.FreeOSMemory() // what the start needed is given back: an idle server is small
 	tick := time.NewTicker(upkeepEvery)
 	defer tick.Stop()
 	for {
