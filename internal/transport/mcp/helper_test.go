@@ -103,7 +103,8 @@ const anyObject = `{"type":"object"}`
 // operation makes a read-only tool.
 func operation(slot catalog.Slot, name, input string, run func(context.Context, *catalog.Call) (catalog.Result, error)) *catalog.Operation {
 	return &catalog.Operation{
-		Name: name, Title: "T " + name, Doc: "D " + name, Slot: slot, In: catalog.MustSchema(input), Run: run,
+		Errors: fault.PersistenceDialect,
+		Name:   name, Title: "T " + name, Doc: "D " + name, Slot: slot, In: catalog.MustSchema(input), Run: run,
 		Effects: catalog.Effects{ReadOnly: catalog.Yes}, Publish: catalog.Publish{Tool: true},
 	}
 }
@@ -147,7 +148,7 @@ func (r *rig) operations() []*catalog.Operation {
 		panic("secret detail")
 	})
 	documents := &catalog.Operation{
-		Name: "persistence.get", Slot: catalog.Persistence, In: catalog.MustSchema(anyObject), Errors: fault.PersistenceDialect,
+		Name:   "persistence.get", Slot: catalog.Persistence, In: catalog.MustSchema(anyObject), Errors: fault.PersistenceDialect,
 		Effects: catalog.Effects{ReadOnly: catalog.Yes}, Cache: &catalog.Cache{TTL: 7 * time.Second},
 		Publish: catalog.Publish{Resources: []catalog.Resource{
 			{URI: "persistence://capabilities", Name: "capabilities", MIME: "application/json"},
@@ -170,7 +171,8 @@ func (r *rig) operations() []*catalog.Operation {
 		},
 	}
 	prompt := &catalog.Operation{
-		Name: "greet", Doc: "Greets.", Slot: catalog.Models, In: catalog.MustSchema(`{"type":"object","properties":{"who":{"type":"string"}},"required":["who"]}`),
+		Errors: fault.PersistenceDialect,
+		Name:   "greet", Doc: "Greets.", Slot: catalog.Models, In: catalog.MustSchema(`{"type":"object","properties":{"who":{"type":"string"}},"required":["who"]}`),
 		Effects: catalog.Effects{ReadOnly: catalog.Yes},
 		Publish: catalog.Publish{Prompt: &catalog.Prompt{
 			Arguments: []catalog.PromptArgument{{Name: "who", Required: true}},
