@@ -13,6 +13,7 @@ package persistence
 
 import (
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
@@ -21,7 +22,8 @@ import (
 // MaxSafe is the largest revision and size: the largest integer that binary64 holds with all below it.
 const MaxSafe = 1<<53 - 1
 
-// Document is one revision of a document. It is immutable.
+// Document is one revision of a document. It is immutable. Namespace is the name under which the store keeps it: see
+// kept.
 type Document struct {
 	Namespace, ID       string
 	Kind, SchemaVersion string
@@ -69,7 +71,7 @@ func (d *Document) Value() canonjson.Value {
 		payload = canonjson.Raw(d.Payload)
 	}
 	return canonjson.Object(
-		canonjson.M("namespace", canonjson.String(d.Namespace)),
+		canonjson.M("namespace", canonjson.String(shown(d.Namespace))),
 		canonjson.M("id", canonjson.String(d.ID)),
 		canonjson.M("kind", canonjson.String(d.Kind)),
 		canonjson.M("schemaVersion", canonjson.String(d.SchemaVersion)),
@@ -86,7 +88,7 @@ func (d *Document) Value() canonjson.Value {
 func (r Ref) Value() canonjson.Value {
 	m := []canonjson.Member{
 		canonjson.M("type", canonjson.String(string(r.Type))),
-		canonjson.M("namespace", canonjson.String(r.Namespace)),
+		canonjson.M("namespace", canonjson.String(shown(r.Namespace))),
 		canonjson.M("id", canonjson.String(r.ID)),
 	}
 	if r.Type == RefDocument {
@@ -100,6 +102,19 @@ var segment = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 
 // ValidSegment tells whether s may be a namespace or an id.
 func ValidSegment(s string) bool { return segment.MatchString(s) }
+
+// kept is the name under which a store keeps a tenant's namespace. Tenants share nothing: the namespace "explorer" of
+// one is another than the "explorer" of the next, with its own documents, keys, cursors and quota (security
+// requirements, S29). No namespace that a caller can name holds a colon.
+func kept(tenant, namespace string) string {
+	if tenant == "" {
+		return namespace
+	}
+	return tenant + ":" + namespace
+}
+
+// shown is the namespace as its tenant's callers name it.
+func shown(kept string) string { return kept[strings.LastIndexByte(kept, ':')+1:] }
 
 // Limits are the bounds that capabilities shows. They do not change while the process runs.
 type Limits struct {

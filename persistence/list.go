@@ -39,7 +39,7 @@ func (s *Service) pageSize(in canonjson.Value) int {
 // list answers heads of a namespace. The page is cut first and filtered by access afterwards, so it may be short or
 // empty and still have a next one; its cursor does not depend on what was dropped.
 func (s *Service) list(ctx context.Context, c *catalog.Call) (catalog.Result, error) {
-	namespace := c.In.Get("namespace").Str()
+	namespace := namespaceOf(c)
 	f := HeadFilter{
 		Kind: c.In.Get("kind").Str(), IncludeDeleted: c.In.Get("includeDeleted").Bool(),
 		Limit: s.pageSize(c.In), MaxBytes: pageBytes,
@@ -73,7 +73,7 @@ func (s *Service) list(ctx context.Context, c *catalog.Call) (catalog.Result, er
 func readable(ctx context.Context, access catalog.Access, docs []*Document) ([]*Document, error) {
 	checks := make([]policy.Check, len(docs))
 	for i, d := range docs {
-		checks[i] = policy.Check{Capability: policy.PersistenceRead, Path: documentPath(d.Namespace, d.ID)}
+		checks[i] = policy.Check{Capability: policy.PersistenceRead, Path: documentPath(shown(d.Namespace), d.ID)}
 	}
 	allowed, err := access.Allowed(ctx, checks)
 	if err != nil {
@@ -90,7 +90,7 @@ func readable(ctx context.Context, access catalog.Access, docs []*Document) ([]*
 
 // listRevisions answers the revisions of one document that still exist, ascending.
 func (s *Service) listRevisions(ctx context.Context, c *catalog.Call) (catalog.Result, error) {
-	namespace, id := c.In.Get("namespace").Str(), c.In.Get("id").Str()
+	namespace, id := namespaceOf(c), c.In.Get("id").Str()
 	bind := []byte("persistence.listRevisions\x00" + namespace + "\x00" + id)
 	last, err := s.openCursor(bind, c.In)
 	if err != nil {

@@ -112,7 +112,7 @@ func documentTarget(c policy.Capability) func(context.Context, catalog.Lookup, c
 // references than allowed only the document is asked for: the call ends at the quota before any target is looked at.
 func (s *Service) putTargets(ctx context.Context, l catalog.Lookup, in canonjson.Value) ([]policy.Check, error) {
 	checks, err := documentTarget(policy.PersistenceWrite)(ctx, l, in)
-	refs := parseRefs(in.Get("references"))
+	refs := parseRefs("", in.Get("references"))
 	if err != nil || len(refs) > s.cfg.Limits.MaxReferences {
 		return checks, err
 	}

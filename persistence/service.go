@@ -52,9 +52,9 @@ func artifactPath(namespace, id string) policy.Path {
 // path is the path of a reference's target in policies.
 func (r Ref) path() policy.Path {
 	if r.Type == RefArtifact {
-		return artifactPath(r.Namespace, r.ID)
+		return artifactPath(shown(r.Namespace), r.ID)
 	}
-	return documentPath(r.Namespace, r.ID)
+	return documentPath(shown(r.Namespace), r.ID)
 }
 
 // capabilities answers what this store promises.
@@ -75,7 +75,7 @@ func (s *Service) capabilities(context.Context, *catalog.Call) (catalog.Result, 
 
 // get answers one revision, or the head.
 func (s *Service) get(ctx context.Context, c *catalog.Call) (catalog.Result, error) {
-	namespace, id := c.In.Get("namespace").Str(), c.In.Get("id").Str()
+	namespace, id := namespaceOf(c), c.In.Get("id").Str()
 	revision, exact := c.In.Get("revision").Int()
 	var doc *Document
 	err := s.cfg.Store.View(ctx, func(r Reader) error {
@@ -112,10 +112,10 @@ func notFound() *fault.Error {
 func (s *Service) put(ctx context.Context, c *catalog.Call) (catalog.Result, error) {
 	expected, _ := c.In.Get("expectedRevision").Int()
 	next := &Document{
-		Namespace: c.In.Get("namespace").Str(), ID: c.In.Get("id").Str(),
+		Namespace: namespaceOf(c), ID: c.In.Get("id").Str(),
 		Kind: c.In.Get("kind").Str(), SchemaVersion: c.In.Get("schemaVersion").Str(),
 		Payload:    c.In.Get("payload").AppendCanonical(nil),
-		References: parseRefs(c.In.Get("references")),
+		References: parseRefs(c.Who.Tenant, c.In.Get("references")),
 	}
 	return s.write(ctx, c, next.Namespace, next.References, func(tx Tx) (*Document, error) {
 		return s.putIn(tx, c.Now, *next, expected)
@@ -189,7 +189,7 @@ func (s *Service) checkQuota(tx Tx, d *Document) error {
 
 // delete writes a tombstone.
 func (s *Service) delete(ctx context.Context, c *catalog.Call) (catalog.Result, error) {
-	namespace, id := c.In.Get("namespace").Str(), c.In.Get("id").Str()
+	namespace, id := namespaceOf(c), c.In.Get("id").Str()
 	expected, _ := c.In.Get("expectedRevision").Int()
 	return s.write(ctx, c, namespace, nil, func(tx Tx) (*Document, error) {
 		head, ok, err := tx.Head(namespace, id)
@@ -255,13 +255,16 @@ func (s *Service) replay(ctx context.Context, namespace string, out Outcome) (ca
 	return result, nil
 }
 
-// parseRefs reads references that the schema has accepted.
-func parseRefs(v canonjson.Value) []Ref {
+// namespaceOf is the name under which the store keeps the namespace that a call names.
+func namespaceOf(c *catalog.Call) string { return kept(c.Who.Tenant, c.In.Get("namespace").Str()) }
+
+// parseRefs reads references that the schema has accepted, of a tenant's caller.
+func parseRefs(tenant string, v canonjson.Value) []Ref {
 	refs := make([]Ref, 0, v.Len())
 	for _, item := range v.Items() {
 		revision, _ := item.Get("revision").Int()
 		refs = append(refs, Ref{
-			Type: RefType(item.Get("type").Str()), Namespace: item.Get("namespace").Str(), ID: item.Get("id").Str(), Revision: revision,
+			Type: RefType(item.Get("type").Str()), Namespace: kept(tenant, item.Get("namespace").Str()), ID: item.Get("id").Str(), Revision: revision,
 		})
 	}
 	return refs
