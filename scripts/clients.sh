@@ -17,6 +17,7 @@ inspector() { HOME="$work" "$node" "$cache/node_modules/@modelcontextprotocol/in
 
 work=$(mktemp -d)
 server=
+: >"$work/printed"
 cleanup() { [ -z "$server" ] || { kill "$server" 2>/dev/null && wait "$server" 2>/dev/null; }; rm -rf "$work"; }
 trap cleanup EXIT
 CGO_ENABLED=0 go build -o "$work/tabellion" ./cmd/tabellion

@@ -14,7 +14,7 @@ suite() { # name, command...
   echo "== $name"
   if "$@" >"$log" 2>&1; then
     passed=$((passed + 1))
-    grep -E '^(ok|\?|--- FAIL|FAIL|panic|[a-zA-Z ]+( control)?[,:(]|.*(passed|NOT RUN))' "$log" | grep -vE '^=== |no test files' | cut -c1-600
+    grep -E '^(ok|conformance |inspector|\?|--- FAIL|FAIL|panic|[a-zA-Z ]+( control)?[,:(]|.*(passed|NOT RUN))' "$log" | grep -vE '^=== |no test files' | cut -c1-600
   else
     failed=$((failed + 1))
     tail -n 400 "$log"

@@ -269,7 +269,7 @@ func keyOf(t *testing.T, srv *tabellion.Server, user string, p principal) string
 		in = append(in, canonjson.M("only", canonjson.Array(canonjson.String(p.Only))))
 	}
 	if p.Key == "expired" {
-		in = append(in, canonjson.M("expires", canonjson.String(time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339))))
+		in = append(in, canonjson.M("expires", canonjson.String(time.Now().Add(2*time.Second).UTC().Format(time.RFC3339))))
 	}
 	made := call("operator.keys.create", in...)
 	switch p.Key {

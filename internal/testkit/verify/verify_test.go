@@ -57,7 +57,10 @@ func TestPlanted(t *testing.T) {
 	}{
 		{"sound", "", func(*[]history.Op, *fake) {}},
 		{"unknown write that never happened", "", func(_ *[]history.Op, f *fake) { delete(f.docs, "ns/b"); f.effects = f.effects[:3] }},
-		{"lost revision", "lost 1", func(_ *[]history.Op, f *fake) { f.docs["ns/a"] = f.docs["ns/a"][:2]; f.effects = append(f.effects[:2:2], f.effects[3]) }},
+		{"lost revision", "lost 1", func(_ *[]history.Op, f *fake) {
+			f.docs["ns/a"] = f.docs["ns/a"][:2]
+			f.effects = append(f.effects[:2:2], f.effects[3])
+		}},
 		{"changed content", "lost 2", func(_ *[]history.Op, f *fake) { f.docs["ns/a"][1].Content = "other" }},
 		{"tombstone became live", "lost 1", func(_ *[]history.Op, f *fake) { f.docs["ns/a"][2] = verify.Revision{Number: 3, Content: "k9"} }},
 		{"applied twice", "applied twice 1", func(_ *[]history.Op, f *fake) {
@@ -72,7 +75,9 @@ func TestPlanted(t *testing.T) {
 		{"content of nobody", "phantoms 1", func(_ *[]history.Op, f *fake) { f.docs["ns/b"][0].Content = "zz" }},
 		{"dangling reference", "dangling 1", func(_ *[]history.Op, f *fake) { f.docs["ns/a"][1].Refs = []string{"ns/c@1"} }},
 		{"no audit row", "unlogged 1", func(_ *[]history.Op, f *fake) { f.effects = f.effects[1:] }},
-		{"audit row without effect", "invented 1", func(_ *[]history.Op, f *fake) { f.effects = append(f.effects, verify.Effect{Document: "ns/z", Revision: 1}) }},
+		{"audit row without effect", "invented 1", func(_ *[]history.Op, f *fake) {
+			f.effects = append(f.effects, verify.Effect{Document: "ns/z", Revision: 1})
+		}},
 		{"two audit rows", "invented 1", func(_ *[]history.Op, f *fake) { f.effects = append(f.effects, f.effects[0]) }},
 	}
 	for _, tt := range tests {

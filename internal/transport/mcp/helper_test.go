@@ -148,7 +148,7 @@ func (r *rig) operations() []*catalog.Operation {
 		panic("secret detail")
 	})
 	documents := &catalog.Operation{
-		Name:   "persistence.get", Slot: catalog.Persistence, In: catalog.MustSchema(anyObject), Errors: fault.PersistenceDialect,
+		Name: "persistence.get", Slot: catalog.Persistence, In: catalog.MustSchema(anyObject), Errors: fault.PersistenceDialect,
 		Effects: catalog.Effects{ReadOnly: catalog.Yes}, Cache: &catalog.Cache{TTL: 7 * time.Second},
 		Publish: catalog.Publish{Resources: []catalog.Resource{
 			{URI: "persistence://capabilities", Name: "capabilities", MIME: "application/json"},
