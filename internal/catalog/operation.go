@@ -114,6 +114,8 @@ type Publish struct {
 	Tool      bool
 	Resources []Resource
 	Prompt    *Prompt
+	// Notifies tells that the operation calls Call.Notify: subscriptions are offered only where something notifies.
+	Notifies bool
 	// Output is the output schema as it is listed, when that is not Out: Out is what a success must fit, and strict
 	// clients hold the structured content of a failure against the listed schema too. Nil: Out is listed.
 	Output *Schema
