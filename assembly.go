@@ -137,9 +137,12 @@ func (s *Server) openStore(ctx context.Context) error {
 
 // openIdentity starts the check of API keys. Without auth.keys no key is accepted, though keys may be made.
 func (s *Server) openIdentity(pepper []byte) error {
+	c := identity.Config{Clock: s.clock, Pepper: pepper, Dev: s.cfg.Dev, Log: s.log}
+	if s.cfg.Auth.Keys {
+		c.Keys = s.store
+	}
 	var err error
-	s.auth, err = identity.NewAuthenticator(identity.Config{Keys: s.store, Clock: s.clock, Pepper: pepper, Dev: s.cfg.Dev, Log: s.log})
-	if err != nil {
+	if s.auth, err = identity.NewAuthenticator(c); err != nil {
 		return err
 	}
 	s.keys, err = identity.NewKeyService(identity.ServiceConfig{Keys: s.store, Auth: s.auth, Clock: s.clock, Random: rand.Reader, Pepper: pepper})
@@ -161,7 +164,10 @@ func newDecider(cfg *Config) (policy.Decider, error) {
 
 // newCatalog collects the operations. Without an open store they can be listed and not run.
 func (s *Server) newCatalog(cursors persistence.Cursors) (*catalog.Catalog, error) {
-	documents := persistence.Config{Cursors: cursors, Limits: s.cfg.Persistence.Limits, Durability: s.cfg.Persistence.Durability}
+	documents := persistence.Config{
+		Cursors: cursors, Limits: s.cfg.Persistence.Limits, Durability: s.cfg.Persistence.Durability,
+		ResponseBytes: s.cfg.Limits.ResponseBytes,
+	}
 	if s.store != nil {
 		documents.Store = s.store
 	}

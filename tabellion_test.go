@@ -296,3 +296,20 @@ func TestPepper(t *testing.T) {
 		t.Errorf("with another pepper: %d", code)
 	}
 }
+
+// TestKeysOff: without auth.keys, keys that were made for later open nothing, neither before nor after a restart; with
+// it the same key does.
+func TestKeysOff(t *testing.T) {
+	c := configured(t)
+	c.Auth.Keys = false
+	s := open(t, c)
+	k := key(t, s, "ana", canonjson.String("admin"))
+	if code, body := call(t, s.Handler(), k, "persistence.capabilities", `{}`); code != 401 {
+		t.Errorf("keys are off: %d %s", code, body)
+	}
+	s.Close(t.Context())
+	c.Auth.Keys = true
+	if code, body := call(t, open(t, c).Handler(), k, "persistence.capabilities", `{}`); code != 200 {
+		t.Errorf("keys are on: %d %s", code, body)
+	}
+}

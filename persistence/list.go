@@ -16,8 +16,11 @@ import (
 // Bounds of a page (persistence.v1, section 4.4).
 const (
 	defaultPageSize = 50
-	pageBytes       = 3 << 20 // a page ends before this many payload bytes, never below one entry
-	cursorLife      = 15 * time.Minute
+	// pageBytes is where a page ends, in bytes of its result, never below one entry. The contract's bound is 3 MiB; at
+	// this size even a result that is all quotation marks, which goes out once as structured content and once more
+	// escaped as text, stays below the 4 MiB of an answer.
+	pageBytes  = 5 << 18
+	cursorLife = 15 * time.Minute
 )
 
 // checkLimit refuses a limit over what this store allows.
@@ -59,6 +62,7 @@ func (s *Service) list(ctx context.Context, c *catalog.Call) (catalog.Result, er
 	if err != nil {
 		return catalog.Result{}, readFault(err)
 	}
+	docs, more = s.cutPage(docs, more)
 	next := ""
 	if more && len(docs) > 0 {
 		next = docs[len(docs)-1].ID
@@ -67,6 +71,31 @@ func (s *Service) list(ctx context.Context, c *catalog.Call) (catalog.Result, er
 		return catalog.Result{}, err
 	}
 	return s.page(bind, docs, next)
+}
+
+// cutPage ends a page before pageBytes of result, references and all; the store has bounded payloads only.
+func (s *Service) cutPage(docs []*Document, more bool) ([]*Document, bool) {
+	bound := pageBytes
+	if n := s.cfg.ResponseBytes / 3; n > 0 {
+		bound = min(bound, n)
+	}
+	total := 0
+	for i, d := range docs {
+		if total += d.resultBytes(); total > bound && i > 0 {
+			return docs[:i], true
+		}
+	}
+	return docs, more
+}
+
+// resultBytes is how long the document is in a result, never too little: 512 covers the names of all members, the
+// times and numbers, 64 the names of a reference's members.
+func (d *Document) resultBytes() int {
+	n := 512 + len(d.Namespace) + len(d.ID) + 6*len(d.Kind) + 6*len(d.SchemaVersion) + len(d.Payload)
+	for _, r := range d.References {
+		n += 64 + len(r.Namespace) + len(r.ID)
+	}
+	return n
 }
 
 // readable keeps the documents that the caller may read.
@@ -113,12 +142,20 @@ func (s *Service) listRevisions(ctx context.Context, c *catalog.Call) (catalog.R
 	if err != nil {
 		return catalog.Result{}, readFault(err)
 	}
+	docs, more = s.cutPage(docs, more)
 	next := ""
 	if more && len(docs) > 0 {
 		next = strconv.FormatInt(docs[len(docs)-1].Revision, 10)
 	}
 	return s.page(bind, docs, next)
 }
+
+// badCursor is the one message for every cursor that is not good: its form, an altered or expired one, one of other
+// filters or of another tool.
+const badCursor = "the cursor is not valid here; start again without it"
+
+// cursorWords makes the gate use it too.
+var cursorWords = map[string]string{"cursor": badCursor}
 
 // openCursor gives the last key of the page before, "" without a cursor. Every failure is the same.
 func (s *Service) openCursor(bind []byte, in canonjson.Value) (string, error) {
@@ -128,7 +165,7 @@ func (s *Service) openCursor(bind []byte, in canonjson.Value) (string, error) {
 	}
 	plain, err := s.cfg.Cursors.Open(seal.PurposeCursor, bind, cursor.Str())
 	if err != nil {
-		return "", fault.New(fault.InvalidRequest, "the cursor is not valid here; start again without it")
+		return "", fault.New(fault.InvalidRequest, badCursor)
 	}
 	return string(plain), nil
 }

@@ -82,9 +82,9 @@ func (s *Service) Operations() []*catalog.Operation {
 		{Name: "persistence.put", Title: "Write a document", Effects: writes, Capability: policy.PersistenceWrite,
 			Content: []string{"payload"}, Targets: s.putTargets, Run: s.put},
 		{Name: "persistence.list", Title: "List documents", Effects: reads, Capability: policy.PersistenceRead,
-			Validate: s.checkLimit, Bounds: page, Targets: noTargets, Run: s.list},
+			Validate: s.checkLimit, Bounds: page, Targets: noTargets, AuditTarget: namespacePath, Worded: cursorWords, Run: s.list},
 		{Name: "persistence.listRevisions", Title: "List revisions", Effects: reads, Capability: policy.PersistenceRead,
-			Validate: s.checkLimit, Bounds: page, Targets: documentTarget(policy.PersistenceRead), Run: s.listRevisions},
+			Validate: s.checkLimit, Bounds: page, Targets: documentTarget(policy.PersistenceRead), Worded: cursorWords, Run: s.listRevisions},
 		{Name: "persistence.delete", Title: "Delete a document", Effects: deletes, Capability: policy.PersistenceDelete,
 			Targets: documentTarget(policy.PersistenceDelete), Run: s.delete},
 	}
@@ -94,6 +94,11 @@ func (s *Service) Operations() []*catalog.Operation {
 		op.Doc, op.In, op.Out, op.Publish.Output = t.doc, t.in, t.out, t.listed
 	}
 	return ops
+}
+
+// namespacePath is what a listing is about.
+func namespacePath(in canonjson.Value) policy.Path {
+	return policy.Path(root + "/namespaces/" + in.Get("namespace").Str())
 }
 
 // noTargets leaves the decision to each entry of the page.

@@ -22,6 +22,8 @@ type Config struct {
 	Cursors    Cursors
 	Limits     Limits
 	Durability Durability
+	// ResponseBytes bounds an answer on the wire; pages end well before it. 0: pages end at the contract's size.
+	ResponseBytes int
 }
 
 // Cursors seals and opens page cursors.
@@ -294,6 +296,8 @@ func readFault(err error) error {
 		return err
 	case errors.Is(err, ErrBusy):
 		return fault.New(fault.Busy, "the store is busy; retry").After(100 * time.Millisecond).Wrap(err)
+	case errors.Is(err, ErrDamaged):
+		return fault.New(fault.IntegrityError, "stored bytes are not what was written, and are not served; tell the operator").Wrap(err)
 	case errors.Is(err, ErrUnavailable):
 		return fault.New(fault.StoreUnavailable, "the store cannot be read now; retry later").Wrap(err)
 	}

@@ -16,6 +16,8 @@ var (
 	ErrBusy = errors.New("the store is busy")
 	// ErrUnknown: the commit may or may not have happened. The same key settles it.
 	ErrUnknown = errors.New("the outcome of the commit is not known")
+	// ErrDamaged: what is stored is not what was written. Reads only; nothing of it is served.
+	ErrDamaged = errors.New("stored bytes are damaged")
 	// ErrUnavailable: the store cannot be used (closed, broken, read-only, full). Nothing changed.
 	ErrUnavailable = errors.New("the store is not available")
 )

@@ -17,13 +17,14 @@ suite() { # name, command...
     grep -E '^(ok|conformance |inspector|\?|--- FAIL|FAIL|panic|[a-zA-Z ]+( control)?[,:(]|.*(passed|NOT RUN))' "$log" | grep -vE '^=== |no test files' | cut -c1-600
   else
     failed=$((failed + 1))
-    tail -n 400 "$log"
+    grep -E -B3 -A25 '^ *--- FAIL|^panic|^FAIL|_test.go:[0-9]+: ' "$log" | grep -vE '^=== |^ *--- PASS' | head -n 300
+    tail -n 20 "$log"
   fi
   echo "== $name: $((SECONDS - start)) s"
 }
 
 suite "lint"            scripts/lint.sh
-suite "unit"            go test -count=1 -timeout 15m $(go list ./... | grep -v /internal/durability)
+suite "unit"            go test -count=1 -v -timeout 15m $(go list ./... | grep -v /internal/durability)
 suite "scenarios"       go test -count=1 -v -timeout 10m -run 'TestScenario' ./persistence
 suite "kills, cuts, histories" go test -count=1 -v -timeout 15m ./internal/durability
 suite "control: no sync" go test -count=1 -v -tags weaken -run 'FindMissingSync' ./internal/durability

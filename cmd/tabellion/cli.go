@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -70,14 +71,7 @@ func dispatch(env *Env, args []string) (err error) {
 		return err
 	}
 	var g grammar
-	defer func() {
-		if p, ok := recover().(parsed); ok {
-			err = nil
-			if p.code != 0 {
-				err = &exitError{exitFailed, nil}
-			}
-		}
-	}()
+	defer func() { err = caught(recover(), err) }()
 	parser, err := newParser(env, &g)
 	if err != nil {
 		return err
@@ -90,6 +84,22 @@ func dispatch(env *Env, args []string) (err error) {
 		return usage(err)
 	}
 	return ctx.Run(env)
+}
+
+// caught is the error of a command after a panic: kong's own ends parsing early, and any other is a fault of this
+// program that must not pass for success.
+func caught(p any, err error) error {
+	switch p := p.(type) {
+	case nil:
+		return err
+	case parsed:
+		if p.code != 0 {
+			return &exitError{exitFailed, nil}
+		}
+		return nil
+	default:
+		return failed("internal error: %v\n%s", p, debug.Stack())
+	}
 }
 
 // newParser makes the parser of the grammar.

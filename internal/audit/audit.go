@@ -36,6 +36,7 @@ type Entry struct {
 	Kind        Kind
 	Subject     string // principal; "" when nobody was authenticated
 	Method      string // how the principal was proved
+	Key         string // id of the API key, "" for other methods
 	Tenant      string
 	Client      string // client address, "" for stdio
 	Surface     string // tool, resource, prompt, route, transfer, command
@@ -67,6 +68,7 @@ func (e *Entry) Append(dst []byte) []byte {
 	o.number("count", int64(e.Count))
 	o.text("decision", e.Decision)
 	o.text("input", e.Input)
+	o.text("key", e.Key)
 	o.text("kind", string(e.Kind))
 	o.text("method", e.Method)
 	o.text("note", e.Note)

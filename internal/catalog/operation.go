@@ -78,6 +78,11 @@ type Operation struct {
 	// Content names arguments that are free JSON: counted for depth and nodes from themselves, where U+0000 in a
 	// member name is content (persistence.v1, section 3.3).
 	Content []string
+	// Worded gives an argument one message for every fault of its form, where different words would tell something: a
+	// cursor (persistence.v1, section 4.4).
+	Worded map[string]string
+	// AuditTarget names in the audit trail what a call without Targets is about. Nil: nothing.
+	AuditTarget func(in canonjson.Value) policy.Path
 	// Validate checks static bounds that a schema text must not name because they are configured; it reads only the
 	// input. Its error is a fault. Nil: none.
 	Validate func(in canonjson.Value) error

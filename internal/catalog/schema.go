@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 
@@ -149,19 +149,43 @@ func (s *Schema) check(v any) error {
 	}
 	var ve *jsonschema.ValidationError
 	if errors.As(err, &ve) {
-		return &SchemaError{Problems: problems(ve)}
+		return &SchemaError{Problems: problems(ve), Arguments: topLevel(ve)}
 	}
 	return err
 }
 
 // SchemaError lists what does not fit, at most maxProblems.
-type SchemaError struct{ Problems []string }
+type SchemaError struct {
+	Problems []string
+	// Arguments are the top-level members that hold the problems, without repetition; "" is the top level itself.
+	Arguments []string
+}
 
 // maxProblems bounds a message for a model: the first few are what it can act on.
 const maxProblems = 5
 
 // Error joins the problems.
 func (e *SchemaError) Error() string { return strings.Join(e.Problems, "; ") }
+
+// topLevel names the members that hold the leaves of a validation error.
+func topLevel(ve *jsonschema.ValidationError) []string {
+	var out []string
+	var walk func(e *jsonschema.ValidationError)
+	walk = func(e *jsonschema.ValidationError) {
+		for _, c := range e.Causes {
+			walk(c)
+		}
+		name := ""
+		if len(e.InstanceLocation) > 0 {
+			name = e.InstanceLocation[0]
+		}
+		if len(e.Causes) == 0 && !slices.Contains(out, name) && len(out) < maxProblems {
+			out = append(out, name)
+		}
+	}
+	walk(ve)
+	return out
+}
 
 // problems collects the leaves of a validation error as "at /a/b: words".
 func problems(ve *jsonschema.ValidationError) []string {
@@ -190,7 +214,7 @@ const maxQuoted = 64
 func words(e *jsonschema.ValidationError) string {
 	switch k := e.ErrorKind.(type) {
 	case *kind.Pattern:
-		return fmt.Sprintf("%q does not match the pattern %s", Clip(k.Got, maxQuoted), k.Want)
+		return fmt.Sprintf("%s does not match the pattern %s", Quote(k.Got, maxQuoted), k.Want)
 	case *kind.Format:
 		return fmt.Sprintf("not a valid %s", k.Want)
 	case *kind.AdditionalProperties:
@@ -207,14 +231,18 @@ func words(e *jsonschema.ValidationError) string {
 func quoteAll(names []string) string {
 	const few = 3
 	var out []string
+	slices.Sort(names) // the library gives them in no order
 	for _, n := range names[:min(few, len(names))] {
-		out = append(out, strconv.Quote(Clip(n, maxQuoted/few)))
+		out = append(out, Quote(n, maxQuoted/few))
 	}
 	if len(names) > few {
 		out = append(out, fmt.Sprintf("and %d more", len(names)-few))
 	}
 	return strings.Join(out, ", ")
 }
+
+// Quote is Clip in quotation marks.
+func Quote(s string, n int) string { return `"` + Clip(s, n) + `"` }
 
 // Clip escapes control and invisible characters of s and cuts it to n characters.
 func Clip(s string, n int) string {
@@ -226,7 +254,7 @@ func Clip(s string, n int) string {
 			break
 		}
 		if r < 0x20 || r == 0x7f || (r >= 0x80 && r < 0xa0) || isInvisible(r) {
-			fmt.Fprintf(&b, "\\u%04x", r)
+			fmt.Fprintf(&b, "\\u{%04x}", r)
 		} else {
 			b.WriteRune(r)
 		}

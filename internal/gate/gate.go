@@ -45,13 +45,16 @@ type Limits struct {
 	AuthFailures     int           // failed authentications of one address in a minute, before a minute's refusal
 	ContentDepth     int           // depth of arguments, and of free content counted from itself
 	ContentNodes     int           // nodes likewise
+	ArgumentNodes    int           // nodes of arguments outside free content: bounds the time of their schema check
 }
 
-// DefaultLimits are those of the security requirements, section 3. Wait keeps a refusal under 50 ms.
+// DefaultLimits are those of the security requirements, section 3. Wait keeps a refusal under 50 ms; ArgumentNodes
+// keeps the check of a schema there (S16): measured are 3 ms for each thousand values at worst.
 func DefaultLimits() Limits {
 	return Limits{
 		Rate: 50, Burst: 100, Concurrency: 16, TotalConcurrency: 256, Wait: 25 * time.Millisecond,
 		Deadline: 30 * time.Second, ResponseBytes: 4 << 20, AuthFailures: 20, ContentDepth: 64, ContentNodes: 100_000,
+		ArgumentNodes: 10_000,
 	}
 }
 

@@ -215,9 +215,10 @@ func (f *failures) blocked(addr string) time.Duration {
 	return 0
 }
 
-// add counts a failure. tell is true when an audit entry is due (one an address and minute); quiet is how many
+// add counts a failure; counts is false for one that does not bring a refusal nearer: a request without any
+// credential tries no key. tell is true when an audit entry is due (one an address and minute); quiet is how many
 // failures had none since the last.
-func (f *failures) add(addr string) (tell bool, quiet int) {
+func (f *failures) add(addr string, counts bool) (tell bool, quiet int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.clock.Now()
@@ -232,7 +233,9 @@ func (f *failures) add(addr string) (tell bool, quiet int) {
 	if now.Sub(r.since) >= time.Minute {
 		r.since, r.count = now, 0
 	}
-	r.count++
+	if counts {
+		r.count++
+	}
 	if f.limit > 0 && r.count >= f.limit {
 		r.blocked = now.Add(time.Minute)
 	}

@@ -302,19 +302,24 @@ func TestFailedAuthentications(t *testing.T) {
 	w := newWorld(t, nil, operation("put", nil))
 	ctx := context.Background()
 	fail := func(addr string) fault.Code {
-		_, f := w.Authenticate(ctx, identity.Credentials{Addr: addr})
+		_, f := w.Authenticate(ctx, identity.Credentials{Key: "bad", Addr: addr})
 		return f.Code
 	}
-	w.auth.reason = "no credentials"
+	w.auth.reason = "wrong key"
 	for i := range 20 {
 		if got := fail("a"); got != fault.UnauthorizedKey {
 			t.Fatalf("failure %d: %s", i+1, got)
 		}
 	}
-	asked := w.auth.asked
-	if got := fail("a"); got != fault.RateLimited || w.auth.asked != asked {
-		t.Errorf("failure 21: %s, and the keys were asked", got)
+	if got := fail("a"); got != fault.RateLimited {
+		t.Errorf("failure 21: %s", got)
 	}
+	// Somebody else behind the same address, with a good key, is not locked out.
+	w.auth.who = &identity.Principal{Subject: "user:ana"}
+	if p, f := w.Authenticate(ctx, identity.Credentials{Key: "good", Addr: "a"}); p == nil {
+		t.Errorf("a good key from a refused address: %v", f)
+	}
+	w.auth.who = nil
 	if got := fail("b"); got != fault.UnauthorizedKey {
 		t.Errorf("another address: %s", got)
 	}
@@ -338,5 +343,19 @@ func TestFailedAuthentications(t *testing.T) {
 	}
 	if got := fail("a"); got != fault.RateLimited {
 		t.Errorf("after the clock was set back: %s", got)
+	}
+}
+
+// Requests without any credential try no key: they bring no refusal nearer, and cannot lock an address out.
+func TestNoCredentialsLockNobodyOut(t *testing.T) {
+	w := newWorld(t, nil, operation("put", nil))
+	w.auth.reason = "no credentials"
+	for i := range 100 {
+		if _, f := w.Authenticate(context.Background(), identity.Credentials{Addr: "a"}); f.Code != fault.UnauthorizedKey {
+			t.Fatalf("request %d: %s", i+1, f.Code)
+		}
+	}
+	if n := w.audit.count(); n != 1 {
+		t.Errorf("%d audit entries, want one", n)
 	}
 }

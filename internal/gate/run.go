@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -19,10 +20,6 @@ import (
 
 // Authenticate tells who sent credentials. The fault is the same whatever was wrong with them.
 func (g *Gate) Authenticate(ctx context.Context, c identity.Credentials) (*identity.Principal, *fault.Error) {
-	if wait := g.failures.blocked(c.Addr); wait > 0 {
-		g.cfg.Observer.Refused(fault.RateLimited)
-		return nil, fault.New(fault.RateLimited, "too many failed authentications from this address; wait and retry").After(wait)
-	}
 	p, reason, err := g.cfg.Auth.Authenticate(ctx, c)
 	if err != nil {
 		g.cfg.Log.ErrorContext(ctx, "authentication backend", "error", err)
@@ -30,10 +27,14 @@ func (g *Gate) Authenticate(ctx context.Context, c identity.Credentials) (*ident
 		return nil, fault.New(fault.AuthBackend, "the keys cannot be checked now; retry shortly").After(time.Second).Wrap(err)
 	}
 	if p != nil {
-		return p, nil
+		return p, nil // a good key passes whatever others behind its address did
+	}
+	if wait := g.failures.blocked(c.Addr); wait > 0 {
+		g.cfg.Observer.Refused(fault.RateLimited)
+		return nil, fault.New(fault.RateLimited, "too many failed authentications from this address; wait and retry").After(wait)
 	}
 	g.cfg.Observer.Refused(fault.UnauthorizedKey)
-	if tell, quiet := g.failures.add(c.Addr); tell {
+	if tell, quiet := g.failures.add(c.Addr, c.Key != "" || c.Malformed); tell {
 		g.cfg.Recorder.Store(audit.Entry{
 			Time: g.cfg.Clock.Now(), Correlation: correlation(), Kind: audit.KindAuth, Client: c.Addr,
 			Decision: "none", Rule: reason, Outcome: string(fault.UnauthorizedKey), Count: quiet,
@@ -178,7 +179,7 @@ type run struct {
 // Run executes one call.
 func (g *Gate) Run(ctx context.Context, req Request) (reply Reply) {
 	r := &run{g: g, req: &req, start: time.Now(), entry: audit.Entry{
-		Time: g.cfg.Clock.Now(), Correlation: correlation(), Subject: req.Who.Subject, Method: string(req.Who.Method),
+		Time: g.cfg.Clock.Now(), Correlation: correlation(), Subject: req.Who.Subject, Method: string(req.Who.Method), Key: req.Who.KeyID,
 		Tenant: req.Who.Tenant, Client: req.Addr, Surface: string(req.Surface), Decision: "none",
 	}}
 	reply = r.safely(ctx)
@@ -232,7 +233,7 @@ func (r *run) find(ctx context.Context) *fault.Error {
 	if r.req.Surface == fault.Command {
 		r.op = r.g.cfg.Catalog.Operation(r.req.Name)
 		if r.op == nil {
-			return fault.New(fault.UnknownTool, "unknown operation %q", catalog.Clip(r.req.Name, 64))
+			return fault.New(fault.UnknownTool, "unknown operation %s", catalog.Quote(r.req.Name, 64))
 		}
 		r.in = orEmpty(r.req.In)
 		return nil
@@ -248,12 +249,12 @@ func (r *run) find(ctx context.Context) *fault.Error {
 	case fault.Prompt:
 		r.op = view.Prompt(r.req.Name)
 		if r.op == nil {
-			return fault.New(fault.UnknownPrompt, "unknown prompt %q", catalog.Clip(r.req.Name, 64))
+			return fault.New(fault.UnknownPrompt, "unknown prompt %s", catalog.Quote(r.req.Name, 64))
 		}
 	default:
 		r.op = view.Tool(r.req.Name)
 		if r.op == nil {
-			return fault.New(fault.UnknownTool, "unknown tool %q", catalog.Clip(r.req.Name, 64))
+			return fault.New(fault.UnknownTool, "unknown tool %s", catalog.Quote(r.req.Name, 64))
 		}
 	}
 	r.in = orEmpty(r.req.In)
@@ -271,7 +272,7 @@ func (r *run) findResource(view *catalog.View) *fault.Error {
 		return fault.New(fault.InvalidRequest, "the resource URI is not well formed").Wrap(err)
 	}
 	if !ok {
-		return fault.New(fault.UnknownResource, "unknown resource %q", catalog.Clip(r.req.Name, 64)).With("uri", catalog.Clip(r.req.Name, 256))
+		return fault.New(fault.UnknownResource, "unknown resource %s", catalog.Quote(r.req.Name, 64)).With("uri", catalog.Clip(r.req.Name, 256))
 	}
 	return nil
 }
@@ -297,7 +298,7 @@ func (r *run) check() *fault.Error {
 		return f
 	}
 	if err := r.op.In.Check(r.in); err != nil {
-		return fault.New(fault.InvalidRequest, "the arguments do not fit the tool's schema: %s", err)
+		return r.unfit(err)
 	}
 	if r.op.Validate != nil {
 		if err := r.op.Validate(r.in); err != nil {
@@ -305,6 +306,17 @@ func (r *run) check() *fault.Error {
 		}
 	}
 	return nil
+}
+
+// unfit says what does not fit the input schema.
+func (r *run) unfit(err error) *fault.Error {
+	var se *catalog.SchemaError
+	if errors.As(err, &se) && len(se.Arguments) == 1 {
+		if words := r.op.Worded[se.Arguments[0]]; words != "" {
+			return fault.New(fault.InvalidRequest, "%s", words)
+		}
+	}
+	return fault.New(fault.InvalidRequest, "the arguments do not fit the tool's schema: %s", err)
 }
 
 // asFault is err as the fault it is, or an invalid request.
@@ -335,7 +347,13 @@ func (r *run) bound() *fault.Error {
 	if rest.HasNULName() {
 		return fault.New(fault.InvalidRequest, "a member name in the arguments holds U+0000; names may hold it only inside free content")
 	}
-	return tooLarge("the arguments", rest, l)
+	if f := tooLarge("the arguments", rest, l); f != nil {
+		return f
+	}
+	if l.ArgumentNodes > 0 && rest.Nodes() > l.ArgumentNodes {
+		return fault.New(fault.InvalidRequest, "the number of values in the arguments is over %d; send fewer at once", l.ArgumentNodes)
+	}
+	return nil
 }
 
 // tooLarge tells when v is deeper or larger than allowed.
@@ -351,6 +369,9 @@ func tooLarge(what string, v canonjson.Value, l Limits) *fault.Error {
 
 // authorise is step 6: all targets in one batch, before existence is looked at.
 func (r *run) authorise(ctx context.Context) *fault.Error {
+	if r.op.AuditTarget != nil {
+		r.entry.Target = string(r.op.AuditTarget(r.in))
+	}
 	if r.op.Capability == "" || r.op.Targets == nil {
 		r.entry.Decision = "allow"
 		r.entry.Rule = "needs no right"
@@ -543,17 +564,35 @@ func (r *run) checkOutput(ctx context.Context, result *catalog.Result) *fault.Er
 		}
 	}
 	result.JSON = result.Value.AppendJSON(nil)
-	limit := r.g.cfg.Limits.ResponseBytes
-	if r.op.Bounds.Bytes > 0 {
-		limit = r.op.Bounds.Bytes
-	}
-	if limit > 0 && len(result.JSON) > limit {
-		return fault.New(fault.QuotaExceeded, "the result has %d bytes, more than %d; ask for a smaller page", len(result.JSON), limit)
+	if f := r.tooLong(result); f != nil {
+		return f
 	}
 	if n := r.op.Bounds.Items; n > 0 && result.Value.Get("items").Len() > n {
 		return r.internal(ctx, fmt.Errorf("%d items, declared are %d", result.Value.Get("items").Len(), n))
 	}
 	return nil
+}
+
+// tooLong keeps the size of the answer. An effect has happened and is told whatever its size: a refusal must not have
+// one.
+func (r *run) tooLong(result *catalog.Result) *fault.Error {
+	limit := r.g.cfg.Limits.ResponseBytes
+	if r.op.Bounds.Bytes > 0 {
+		limit = r.op.Bounds.Bytes
+	}
+	if limit <= 0 || r.op.Effects.ReadOnly != catalog.Yes || len(result.JSON) <= limit/4 {
+		return nil
+	}
+	if n := wireBytes(result.JSON); n > limit {
+		return fault.New(fault.QuotaExceeded, "the answer has %d bytes, more than %d; ask for a smaller page", n, limit)
+	}
+	return nil
+}
+
+// wireBytes is how long a result is in an answer: once as structured content, and once more as the text of a JSON
+// string, where each quotation mark and backslash takes two.
+func wireBytes(json []byte) int {
+	return 2*len(json) + bytes.Count(json, []byte{'"'}) + bytes.Count(json, []byte{'\\'})
 }
 
 // finish is step 10: metrics, and the audit entry of what was not committed with an effect.
@@ -582,7 +621,7 @@ func (r *run) finish(_ context.Context, reply *Reply) {
 		r.g.cfg.Recorder.Store(r.entry)
 	case reply.Fault != nil && crowded(reply.Fault.Code):
 		// One row a principal and minute: a caller over his rate must not fill the disk with refusals.
-		tell, quiet := r.g.crowd.add(r.req.Who.RateKey() + "\x00" + outcome)
+		tell, quiet := r.g.crowd.add(r.req.Who.RateKey()+"\x00"+outcome, true)
 		if tell {
 			r.entry.Kind, r.entry.Count = audit.KindRefusal, quiet
 			r.g.cfg.Recorder.Store(r.entry)

@@ -432,3 +432,44 @@ func TestWallClockDoesNotEndCalls(t *testing.T) {
 	w = newWorld(t, nil, op)
 	wantOK(t, w.call(t, "get", `{"id":"a"}`, nil))
 }
+
+// TestAnswerSize holds that an answer is measured as it goes out, that a read beyond the limit is refused, and that an
+// effect is told whatever its size: a refusal must not have one.
+func TestAnswerSize(t *testing.T) {
+	long := canonjson.Object(canonjson.M("text", canonjson.String(strings.Repeat(`"`, 300))))
+	for _, readOnly := range []catalog.Fact{catalog.Yes, catalog.No} {
+		w := newWorld(t, func(c *gate.Config) { c.Limits.ResponseBytes = 1800 }, operation("op", func(op *catalog.Operation) {
+			op.Effects.ReadOnly, op.Out = readOnly, nil
+			op.Run = func(context.Context, *catalog.Call) (catalog.Result, error) { return catalog.Result{Value: long}, nil }
+		}))
+		// 611 bytes of JSON are 1222 twice, and 604 more for the escapes of the second: 1826.
+		reply := w.call(t, "op", `{"id":"a"}`, nil)
+		if got := fault.CodeOf(asError(reply)); (got == fault.QuotaExceeded) != (readOnly == catalog.Yes) {
+			t.Errorf("read-only %v: %s", readOnly, got)
+		}
+	}
+}
+
+// asError is the reply's fault as an error, nil for none.
+func asError(r gate.Reply) error {
+	if r.Fault == nil {
+		return nil
+	}
+	return r.Fault
+}
+
+// TestManyArguments holds that the time of a schema check is bounded by the number of values, and that free content
+// does not count.
+func TestManyArguments(t *testing.T) {
+	w := newWorld(t, nil, operation("op", func(op *catalog.Operation) {
+		op.In = catalog.MustSchema(`{"type":"object"}`)
+		op.Content = []string{"payload"}
+	}))
+	many := "[" + strings.Repeat("1,", 11_000) + "1]"
+	if reply := w.call(t, "op", `{"id":"a","list":`+many+`}`, nil); fault.CodeOf(asError(reply)) != fault.InvalidRequest {
+		t.Errorf("11,000 values in an argument: %v", reply.Fault)
+	}
+	if reply := w.call(t, "op", `{"id":"a","payload":`+many+`}`, nil); reply.Fault != nil {
+		t.Errorf("11,000 values of content: %v", reply.Fault)
+	}
+}

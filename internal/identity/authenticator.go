@@ -28,9 +28,9 @@ const (
 // maxCached bounds the cache, in keys. Only good keys are in it; beyond the bound it is begun anew.
 const maxCached = 10_000
 
-// Config is what an authenticator needs. Keys, Clock and Log are required.
+// Config is what an authenticator needs. Clock and Log are required.
 type Config struct {
-	Keys   Keys
+	Keys   Keys // nil: no key is accepted, whoever made it
 	Clock  clock.Clock
 	Pepper []byte // of the digests; none: plain SHA-256
 	Prefix string // of keys; "" is DefaultPrefix
@@ -92,6 +92,8 @@ func (a *Authenticator) Authenticate(ctx context.Context, c Credentials) (p *Pri
 		return nil, "malformed credentials", nil
 	case c.Key == "":
 		return nil, "no credentials", nil
+	case a.cfg.Keys == nil:
+		return nil, "keys are not accepted", nil
 	}
 	hint, ok := keyHint(c.Key, a.cfg.Prefix)
 	if !ok {

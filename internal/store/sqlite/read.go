@@ -115,7 +115,7 @@ func document(r row) (*persistence.Document, error) {
 	refs := r.blob(8)
 	if checksum(d, refs) != r.int(10) {
 		return nil, fmt.Errorf("%w: revision %d of document %s in %s is damaged",
-			persistence.ErrUnavailable, d.Revision, d.ID, d.Namespace)
+			persistence.ErrDamaged, d.Revision, d.ID, d.Namespace)
 	}
 	var err error
 	d.References, err = decodeRefs(refs)

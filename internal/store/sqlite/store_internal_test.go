@@ -420,7 +420,7 @@ func TestDamage(t *testing.T) {
 		if err := s.submit(t.Context(), func(x *tx) error { return x.write(change) }); err != nil {
 			t.Fatal(err)
 		}
-		if err := read(); !errors.Is(err, persistence.ErrUnavailable) || !strings.Contains(err.Error(), "damaged") {
+		if err := read(); !errors.Is(err, persistence.ErrDamaged) || !strings.Contains(err.Error(), "damaged") {
 			t.Errorf("%s: got %v", change, err)
 		}
 	}

@@ -172,6 +172,7 @@ func (r *Relay) outgoing(line []byte) (_ []byte, forward bool) {
 	switch {
 	case method == "notifications/initialized":
 		st.ready = true
+	case method == "" && !askable(id): // neither a request nor an answer: the server's to refuse
 	case method == "": // an answer
 		key := idKey(id)
 		if st.stale[key] && !st.asked[key] {
@@ -179,7 +180,7 @@ func (r *Relay) outgoing(line []byte) (_ []byte, forward bool) {
 			return nil, false
 		}
 		delete(st.asked, key)
-	case !id.IsAbsent():
+	case askable(id):
 		st.open[idKey(id)] = describe(v, method, line)
 	}
 	return line, true
@@ -202,6 +203,12 @@ func describe(v canonjson.Value, method string, line []byte) pending {
 		p.replay, p.line = "subscription "+v.At("/params/uri").Str(), line
 	}
 	return p
+}
+
+// askable tells whether id can be that of a request. Whatever else stands in its place is refused by the server with
+// the id null.
+func askable(id canonjson.Value) bool {
+	return id.Kind() == canonjson.KindString || id.Kind() == canonjson.KindNumber
 }
 
 // idKey is an id as a key: its JSON text, which a server echoes as it was sent.
@@ -279,7 +286,7 @@ func skim(line []byte) (id, method string, failed bool) {
 	if err != nil {
 		return "", "", false
 	}
-	if m := v.Get("id"); !m.IsAbsent() {
+	if m := v.Get("id"); askable(m) {
 		id = idKey(m)
 	}
 	return id, v.Get("method").Str(), !v.Get("error").IsAbsent()

@@ -306,3 +306,51 @@ func TestRelayWithoutServer(t *testing.T) {
 		t.Errorf("the open request was answered with %q", out.String())
 	}
 }
+
+// TestRelaySurvivesLines: what is no message goes to the server, which refuses it, and the session goes on. Lines of a
+// server that are no message go to the client.
+func TestRelaySurvivesLines(t *testing.T) {
+	for _, line := range []string{
+		`{}`, `{"id":null}`, `{"id":{}}`, `{"id":[1],"method":"tools/call"}`, `{"id":null,"method":"initialize"}`, `{"id":true,"result":{}}`,
+		`{"method":7}`, `{"id":1,"method":[]}`, `[]`, `null`, `7`, `"x"`, `{"id":`, `{"id":1,"method":"tools/call","params":7}`,
+		`{"id":1e400,"method":"resources/subscribe","params":[]}`, `{"params":{}}`,
+	} {
+		t.Run(line, func(t *testing.T) {
+			h := start(t)
+			s := h.server()
+			h.send(line)
+			if got, err := s.in.ReadString('\n'); err != nil || got != line+"\n" {
+				t.Fatalf("the server got %q, %v", got, err)
+			}
+			refusal := `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}`
+			for _, back := range []string{refusal, line} {
+				if _, err := s.conn.Write([]byte(back + "\n")); err != nil {
+					t.Fatal(err)
+				}
+				if got, err := h.answers.ReadString('\n'); err != nil || got != back+"\n" {
+					t.Fatalf("the client got %q, %v", got, err)
+				}
+			}
+			s.conn.Close() // and the session can be carried over
+			h.next(line)
+		})
+	}
+}
+
+// next reads what the client gets until a question reaches the next server. line is what the client had sent.
+func (h *harness) next(line string) {
+	h.t.Helper()
+	go io.Copy(io.Discard, h.answers)
+	s := h.server()
+	h.send(`{"jsonrpc":"2.0","id":"after","method":"ping"}`)
+	for {
+		s.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		got, err := s.in.ReadString('\n')
+		if err != nil {
+			h.t.Fatalf("after %s: %v", line, err)
+		}
+		if strings.Contains(got, `"after"`) {
+			return
+		}
+	}
+}
