@@ -5,8 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
 	"os"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tabellion-mcp/tabellion/internal/audit"
@@ -14,6 +19,7 @@ import (
 	"github.com/tabellion-mcp/tabellion/internal/clock"
 	"github.com/tabellion-mcp/tabellion/internal/gate"
 	"github.com/tabellion-mcp/tabellion/internal/identity"
+	"github.com/tabellion-mcp/tabellion/internal/metrics"
 	"github.com/tabellion-mcp/tabellion/internal/operator"
 	"github.com/tabellion-mcp/tabellion/internal/seal"
 	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
@@ -31,48 +37,125 @@ const instructions = "Durable documents. A write names the revision it builds on
 // principal, whose calls are counted together, and a session that waits is better than one whose calls are refused.
 const sharedSessions = 4
 
-// assemble opens the parts from the inside out. On an error Close takes back what was opened.
+// parts are what stands on one opened store. They are replaced as a whole.
+type parts struct {
+	cfg      *Config
+	log      *slog.Logger
+	clock    clock.Clock
+	metrics  *metrics.Metrics
+	store    *sqlite.Store
+	trail    *trail
+	recorder *audit.Recorder
+	auth     *identity.Authenticator
+	keys     *identity.KeyService
+	catalog  *catalog.Catalog
+	gate     *gate.Gate
+	mcp      *mcp.Server
+	handler  http.Handler
+
+	started  sync.Once
+	stop     chan struct{} // closed by close: ends upkeep
+	tasks    sync.WaitGroup
+	retired  atomic.Bool   // the store is closed or about to be, and others will follow
+	replaced chan struct{} // closed when others have followed
+	closed   sync.Once
+	err      error // of close
+}
+
+// assemble opens the parts, and the socket of this machine's other processes. On an error Close takes back what was
+// opened.
 func (s *Server) assemble(ctx context.Context) error {
 	go persistence.New(persistence.Config{}).Operations() // reads the schemas, once, while the disk is waited for
-	pepper, err := s.pepper()
+	var err error
+	if s.pepper, err = s.readPepper(); err != nil {
+		return err
+	}
+	store, err := s.openStore(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.openStore(ctx); err != nil {
-		return err
-	}
-	sealer, err := seal.New(ctx, s.store, s.clock, rand.Reader)
+	p, err := s.newParts(ctx, store)
+	s.parts.Store(p)
 	if err != nil {
 		return err
 	}
-	if err := s.openIdentity(pepper); err != nil {
-		return err
-	}
-	decider, err := newDecider(s.cfg)
-	if err != nil {
-		return err
-	}
-	if s.catalog, err = s.newCatalog(sealer); err != nil {
-		return err
-	}
-	s.gate = gate.New(gate.Config{
-		Catalog: s.catalog, Decider: decider, Auth: s.auth, Sealer: sealer, Recorder: s.recorder, Once: s.store,
-		Limits: s.cfg.Limits.Limits, Clock: s.clock, Log: s.log, Observer: s.metrics,
-		Notify: func(c catalog.Change) { s.mcp.Notify(c) },
-	})
-	s.mcp = mcp.New(mcp.Config{
-		Gate: s.gate, Catalog: s.catalog, Log: s.log,
-		Info:          mcp.Info{Name: "tabellion", Title: s.cfg.Name, Version: Version(), Instructions: instructions},
-		HTTPStatus200: s.cfg.Auth.HTTPStatus == 200, SSE: s.cfg.Transports.SSE,
-		MaxBody: s.cfg.Limits.RequestBytes, StdioCalls: max(1, s.cfg.Limits.Concurrency/sharedSessions),
-	})
 	s.gauges()
-	s.control, err = control.Listen(s.cfg.Data, control.Config{Run: s.gate.Run, Stdio: s.serveStdio, About: s.about, Log: s.log})
+	run := func(ctx context.Context, r gate.Request) gate.Reply { return s.parts.Load().gate.Run(ctx, r) }
+	s.control, err = control.Listen(s.cfg.Data, control.Config{Run: run, Stdio: s.serveStdio, About: s.about, Log: s.log})
 	if err != nil {
 		return err
 	}
-	s.tasks.Go(func() { s.upkeep(sealer) })
+	s.tasks.Go(s.watch)
 	return nil
+}
+
+// newParts builds what stands on store, from the inside out. On an error too the parts must be closed.
+func (s *Server) newParts(ctx context.Context, store *sqlite.Store) (*parts, error) {
+	p := &parts{
+		cfg: s.cfg, log: s.log, clock: s.clock, metrics: s.metrics,
+		store: store, trail: &trail{own: store}, stop: make(chan struct{}), replaced: make(chan struct{}),
+	}
+	p.trail.set(store)
+	signer, err := audit.OpenSigner(s.cfg.Data, rand.Reader)
+	if err != nil {
+		return p, err
+	}
+	p.recorder, err = audit.NewRecorder(audit.RecorderConfig{Log: p.trail, Dir: s.cfg.Data, Signer: signer, Clock: s.clock, Logger: s.log})
+	if err != nil {
+		return p, err
+	}
+	sealer, err := seal.New(ctx, store, s.clock, rand.Reader)
+	if err != nil {
+		return p, err
+	}
+	if err := p.openIdentity(s.pepper); err != nil {
+		return p, err
+	}
+	if err := p.openGate(sealer); err != nil {
+		return p, err
+	}
+	p.tasks.Go(func() { p.upkeep(sealer) })
+	return p, nil
+}
+
+// openGate makes the gate and the MCP server behind it.
+func (p *parts) openGate(sealer *seal.Sealer) error {
+	decider, err := newDecider(p.cfg)
+	if err != nil {
+		return err
+	}
+	if p.catalog, err = p.newCatalog(sealer); err != nil {
+		return err
+	}
+	p.gate = gate.New(gate.Config{
+		Catalog: p.catalog, Decider: decider, Auth: p.auth, Sealer: sealer, Recorder: p.recorder, Once: p.store,
+		Limits: p.cfg.Limits.Limits, Clock: p.clock, Log: p.log, Observer: p.metrics,
+		Notify: func(c catalog.Change) { p.mcp.Notify(c) },
+	})
+	p.mcp = mcp.New(mcp.Config{
+		Gate: p.gate, Catalog: p.catalog, Log: p.log,
+		Info:          mcp.Info{Name: "tabellion", Title: p.cfg.Name, Version: Version(), Instructions: instructions},
+		HTTPStatus200: p.cfg.Auth.HTTPStatus == 200, SSE: p.cfg.Transports.SSE,
+		MaxBody: p.cfg.Limits.RequestBytes, StdioCalls: max(1, p.cfg.Limits.Concurrency/sharedSessions),
+	})
+	p.handler = p.mcp.Handler()
+	return nil
+}
+
+// serveStdio serves one client as who.
+func (p *parts) serveStdio(ctx context.Context, who *identity.Principal, e catalog.Endpoint, in io.Reader, out io.Writer) error {
+	p.announce()
+	return p.mcp.ServeStdio(ctx, who, e, in, out)
+}
+
+// announce notes in the audit trail that this process serves, with the digest of its surface.
+func (p *parts) announce() {
+	p.started.Do(func() {
+		p.recorder.Store(audit.Entry{
+			Time: p.clock.Now(), Kind: audit.KindSurface, Operation: "start", Outcome: "ok", Decision: "none",
+			SurfaceHash: p.catalog.View(everything(p.catalog), catalog.All).Hash, Note: "tabellion " + Version(),
+		})
+	})
 }
 
 // sealAge is how old the key of cursors and request states may become, and upkeepEvery how often that is looked at.
@@ -81,11 +164,11 @@ const (
 	upkeepEvery = time.Hour
 )
 
-// upkeep does what a server does beside its calls, until Close: it compiles the schemas, so that the first calls do not
+// upkeep does what a server does beside its calls, until close: it compiles the schemas, so that the first calls do not
 // wait for them, and rotates the sealing key when it is old.
-func (s *Server) upkeep(sealer *seal.Sealer) {
-	if err := s.catalog.Warm(); err != nil {
-		s.log.Error("a schema of the catalog does not compile", "error", err)
+func (p *parts) upkeep(sealer *seal.Sealer) {
+	if err := p.catalog.Warm(); err != nil {
+		p.log.Error("a schema of the catalog does not compile", "error", err)
 	}
 	debug.FreeOSMemory() // what the start needed is given back: an idle server is small
 	tick := time.NewTicker(upkeepEvery)
@@ -94,20 +177,20 @@ func (s *Server) upkeep(sealer *seal.Sealer) {
 		rotated, err := sealer.RotateAfter(context.Background(), sealAge)
 		switch {
 		case err != nil:
-			s.log.Warn("the sealing key could not be rotated; trying again in an hour", "error", err)
+			p.log.Warn("the sealing key could not be rotated; trying again in an hour", "error", err)
 		case rotated:
-			s.log.Info("the sealing key was rotated; cursors made with the old one stay good for their 15 minutes")
+			p.log.Info("the sealing key was rotated; cursors made with the old one stay good for their 15 minutes")
 		}
 		select {
 		case <-tick.C:
-		case <-s.stop:
+		case <-p.stop:
 			return
 		}
 	}
 }
 
-// pepper reads the configured pepper; none is nil.
-func (s *Server) pepper() ([]byte, error) {
+// readPepper reads the configured pepper; none is nil.
+func (s *Server) readPepper() ([]byte, error) {
 	if s.cfg.Auth.Pepper.IsZero() {
 		return nil, nil
 	}
@@ -118,34 +201,24 @@ func (s *Server) pepper() ([]byte, error) {
 	return pepper, nil
 }
 
-// openStore opens the store and the audit trail on it.
-func (s *Server) openStore(ctx context.Context) error {
-	var err error
-	s.store, err = sqlite.Open(ctx, s.cfg.Data, sqlite.Options{
+// openStore opens the data folder.
+func (s *Server) openStore(ctx context.Context) (*sqlite.Store, error) {
+	return sqlite.Open(ctx, s.cfg.Data, sqlite.Options{
 		Durability: s.cfg.Persistence.Durability, Retention: s.cfg.Persistence.Limits.IdempotencyRetention, Clock: s.clock, Log: s.log,
 	})
-	if err != nil {
-		return err
-	}
-	signer, err := audit.OpenSigner(s.cfg.Data, rand.Reader)
-	if err != nil {
-		return err
-	}
-	s.recorder, err = audit.NewRecorder(audit.RecorderConfig{Log: s.store, Dir: s.cfg.Data, Signer: signer, Clock: s.clock, Logger: s.log})
-	return err
 }
 
 // openIdentity starts the check of API keys. Without auth.keys no key is accepted, though keys may be made.
-func (s *Server) openIdentity(pepper []byte) error {
-	c := identity.Config{Clock: s.clock, Pepper: pepper, Dev: s.cfg.Dev, Log: s.log}
-	if s.cfg.Auth.Keys {
-		c.Keys = s.store
+func (p *parts) openIdentity(pepper []byte) error {
+	c := identity.Config{Clock: p.clock, Pepper: pepper, Dev: p.cfg.Dev, Log: p.log}
+	if p.cfg.Auth.Keys {
+		c.Keys = p.store
 	}
 	var err error
-	if s.auth, err = identity.NewAuthenticator(c); err != nil {
+	if p.auth, err = identity.NewAuthenticator(c); err != nil {
 		return err
 	}
-	s.keys, err = identity.NewKeyService(identity.ServiceConfig{Keys: s.store, Auth: s.auth, Clock: s.clock, Random: rand.Reader, Pepper: pepper})
+	p.keys, err = identity.NewKeyService(identity.ServiceConfig{Keys: p.store, Auth: p.auth, Clock: p.clock, Random: rand.Reader, Pepper: pepper})
 	return err
 }
 
@@ -163,16 +236,16 @@ func newDecider(cfg *Config) (policy.Decider, error) {
 }
 
 // newCatalog collects the operations. Without an open store they can be listed and not run.
-func (s *Server) newCatalog(cursors persistence.Cursors) (*catalog.Catalog, error) {
+func (p *parts) newCatalog(cursors persistence.Cursors) (*catalog.Catalog, error) {
 	documents := persistence.Config{
-		Cursors: cursors, Limits: s.cfg.Persistence.Limits, Durability: s.cfg.Persistence.Durability,
-		ResponseBytes: s.cfg.Limits.ResponseBytes,
+		Cursors: cursors, Limits: p.cfg.Persistence.Limits, Durability: p.cfg.Persistence.Durability,
+		ResponseBytes: p.cfg.Limits.ResponseBytes,
 	}
-	if s.store != nil {
-		documents.Store = s.store
+	if p.store != nil {
+		documents.Store = p.store
 	}
 	operations := persistence.New(documents).Operations()
-	return catalog.New(s.cfg.ToolNames, append(operations, s.operatorOperations()...)...)
+	return catalog.New(p.cfg.ToolNames, append(operations, p.operatorOperations()...)...)
 }
 
 // about is what other processes on the folder are told.
@@ -186,21 +259,28 @@ func (s *Server) about() control.About {
 
 // health is what /readyz shows.
 func (s *Server) health() ops.Health {
-	h := ops.Health{Store: s.store.Healthy(), Audit: s.recorder.Healthy(), Closing: s.closing.Load()}
-	h.LostStore, h.LostReads = s.recorder.Losses()
+	p := s.parts.Load()
+	h := ops.Health{Store: p.store.Healthy(), Audit: p.recorder.Healthy(), Closing: s.closing.Load()}
+	h.LostStore, h.LostReads = p.losses()
 	return h
+}
+
+// losses are those of the audit trail since the start, of all stores that were open.
+func (p *parts) losses() (store, reads int64) {
+	store, reads = p.recorder.Losses()
+	return store + p.trail.lostStore, reads + p.trail.lostReads
 }
 
 // gauges shows the health in metrics too.
 func (s *Server) gauges() {
 	s.metrics.Gauge("tabellion_store_writable", func() float64 {
-		if s.store.Healthy() != nil {
+		if s.parts.Load().store.Healthy() != nil {
 			return 0
 		}
 		return 1
 	})
 	s.metrics.Gauge("tabellion_audit_lost_entries", func() float64 {
-		store, reads := s.recorder.Losses()
+		store, reads := s.parts.Load().losses()
 		return float64(store + reads)
 	})
 }
@@ -213,7 +293,12 @@ const shutdownRest = 2 * time.Second
 func (s *Server) Close(ctx context.Context) error {
 	s.closed.Do(func() {
 		s.closing.Store(true)
-		s.err = errors.Join(s.closeTransports(ctx), s.closeParts(ctx))
+		close(s.stop)
+		s.tasks.Wait()
+		s.err = s.closeTransports(ctx)
+		if p := s.parts.Load(); p != nil {
+			s.err = errors.Join(s.err, p.close(ctx), p.closeRecorder(ctx)) // the latter when no store took its entries
+		}
 	})
 	return s.err
 }
@@ -231,8 +316,8 @@ func (s *Server) closeTransports(ctx context.Context) error {
 		cancel()
 	}
 	closers := []func(context.Context) error{s.web.close}
-	if s.mcp != nil {
-		closers = append(closers, s.mcp.Close)
+	if p := s.parts.Load(); p != nil && p.mcp != nil {
+		closers = append(closers, p.mcp.Close)
 	}
 	errs := make(chan error, len(closers))
 	for _, c := range closers {
@@ -244,36 +329,46 @@ func (s *Server) closeTransports(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
-// closeParts ends what stands on the store, and then the store. It gets time of its own: these are the last writes.
-func (s *Server) closeParts(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownRest)
-	defer cancel()
-	close(s.stop)
-	s.tasks.Wait()
-	var errs []error
-	if s.auth != nil {
-		errs = append(errs, s.auth.Close(ctx))
+// close ends what stands on the store, and then the store. It gets time of its own: these are the last writes. A second
+// close returns what the first did.
+func (p *parts) close(ctx context.Context) error {
+	p.closed.Do(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownRest)
+		defer cancel()
+		p.err = errors.Join(p.rest(ctx), p.closeRecorder(ctx), p.store.Close())
+	})
+	return p.err
+}
+
+// rest ends what writes on its own, but for the audit trail.
+func (p *parts) rest(ctx context.Context) error {
+	close(p.stop)
+	p.tasks.Wait()
+	if p.auth == nil {
+		return nil
 	}
-	if s.recorder != nil {
-		errs = append(errs, s.recorder.Close(ctx))
+	return p.auth.Close(ctx)
+}
+
+// closeRecorder writes the last entries.
+func (p *parts) closeRecorder(ctx context.Context) error {
+	if p.recorder == nil {
+		return nil
 	}
-	if s.store != nil {
-		errs = append(errs, s.store.Close())
-	}
-	return errors.Join(errs...)
+	return p.recorder.Close(ctx)
 }
 
 // operatorOperations are the operations of the command line and the control socket.
-func (s *Server) operatorOperations() []*catalog.Operation {
+func (p *parts) operatorOperations() []*catalog.Operation {
 	return operator.Operations(operator.Config{
-		Keys: s.keys,
+		Keys: p.keys,
 		Explain: func(ctx context.Context, subjects []string, c policy.Check) (policy.Decision, error) {
-			return s.gate.Explain(ctx, subjects, c)
+			return p.gate.Explain(ctx, subjects, c)
 		},
 		Health: func(context.Context) []operator.Part {
-			return []operator.Part{{Name: "store", Err: s.store.Healthy()}, {Name: "audit", Err: s.recorder.Healthy()}}
+			return []operator.Part{{Name: "store", Err: p.store.Healthy()}, {Name: "audit", Err: p.recorder.Healthy()}}
 		},
-		Catalog: func() *catalog.Catalog { return s.catalog },
+		Catalog: func() *catalog.Catalog { return p.catalog },
 	})
 }
 

@@ -19,7 +19,6 @@ import (
 type listeners struct {
 	mu      sync.Mutex
 	servers []*http.Server
-	failed  chan error // the first listener that ended on its own
 }
 
 // Listen binds the configured addresses and begins to serve. Close ends it. It returns the address of the MCP
@@ -46,10 +45,9 @@ func (s *Server) Listen() (mcpAddr, opsAddr string, err error) {
 	}
 	url := scheme + main.Addr().String()
 	s.address.Store(&url)
-	if err := s.store.SetAddress(url); err != nil {
-		s.log.Warn("the lock file does not say where this server is", "error", err)
-	}
-	s.announce()
+	p := s.parts.Load()
+	s.sign(p)
+	p.announce()
 	s.serve(main, s.Handler())
 	if aside != nil {
 		s.serve(aside, s.OpsHandler())
@@ -71,26 +69,35 @@ func (s *Server) serve(l net.Listener, h http.Handler) {
 	server := web.NewServer(web.Limits{}, h, s.log)
 	s.web.mu.Lock()
 	defer s.web.mu.Unlock()
-	if s.web.failed == nil {
-		s.web.failed = make(chan error, 1)
-	}
 	s.web.servers = append(s.web.servers, server)
-	failed := s.web.failed
 	go func() {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			select {
-			case failed <- err:
-			default:
-			}
+			s.fail(fmt.Errorf("a listener ended: %w", err))
 		}
 	}()
 }
 
-// Failed tells of a listener that ended although nobody closed it. It is nil before Listen.
-func (s *Server) Failed() <-chan error {
-	s.web.mu.Lock()
-	defer s.web.mu.Unlock()
-	return s.web.failed
+// sign notes in the lock file where this server is, for those who find the folder taken.
+func (s *Server) sign(p *parts) {
+	url := s.address.Load()
+	if url == nil {
+		return
+	}
+	if err := p.store.SetAddress(*url); err != nil {
+		s.log.Warn("the lock file does not say where this server is", "error", err)
+	}
+}
+
+// Failed tells why the server can serve no longer, although nobody closed it: a listener ended, or the store could not
+// be opened again because another process has the folder. It is said once.
+func (s *Server) Failed() <-chan error { return s.failed }
+
+// fail says it.
+func (s *Server) fail(err error) {
+	select {
+	case s.failed <- err:
+	default:
+	}
 }
 
 // OpsHandler serves /healthz, /readyz and /metrics.

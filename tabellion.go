@@ -16,6 +16,7 @@
 package tabellion
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,6 @@ import (
 	"sync/atomic"
 
 	"github.com/tabellion-mcp/tabellion/fault"
-	"github.com/tabellion-mcp/tabellion/internal/audit"
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 	"github.com/tabellion-mcp/tabellion/internal/catalog"
 	"github.com/tabellion-mcp/tabellion/internal/clock"
@@ -38,7 +38,6 @@ import (
 	"github.com/tabellion-mcp/tabellion/internal/metrics"
 	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
 	"github.com/tabellion-mcp/tabellion/internal/transport/control"
-	"github.com/tabellion-mcp/tabellion/internal/transport/mcp"
 	"github.com/tabellion-mcp/tabellion/internal/transport/web"
 )
 
@@ -54,24 +53,24 @@ func LoadConfig(file string) (*Config, error) {
 }
 
 // Server is an assembled server over an open store. Its methods are safe for concurrent use.
+//
+// A server heals itself: when the disk failed and the store can no longer tell what is on it, everything that stands
+// on the store is closed and opened again from the disk. Meanwhile calls are refused as store_unavailable, and
+// sessions of the older era and of stdio begin anew on the reopened store.
 type Server struct {
-	cfg      *Config
-	log      *slog.Logger
-	clock    clock.Clock
-	store    *sqlite.Store
-	recorder *audit.Recorder
-	auth     *identity.Authenticator
-	keys     *identity.KeyService
-	catalog  *catalog.Catalog
-	gate     *gate.Gate
-	mcp      *mcp.Server
-	metrics  *metrics.Metrics
-	control  *control.Listener
+	cfg     *Config
+	log     *slog.Logger
+	clock   clock.Clock
+	pepper  []byte
+	metrics *metrics.Metrics
+	control *control.Listener
+	parts   atomic.Pointer[parts] // what serves now; those of a store that was closed while it is opened again
 
 	address atomic.Pointer[string] // URL of the MCP listener, once it is bound
 	web     listeners
-	started sync.Once
-	stop    chan struct{} // closed by Close: ends upkeep
+	failed  chan error    // why the server can serve no longer
+	lost    chan struct{} // closed when the store could not be opened again
+	stop    chan struct{} // closed by Close: ends what runs beside the calls
 	tasks   sync.WaitGroup
 	closing atomic.Bool
 	closed  sync.Once
@@ -87,7 +86,10 @@ func Open(ctx context.Context, cfg *Config, log *slog.Logger) (*Server, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, log: log, clock: clock.System{}, metrics: metrics.New(Version()), stop: make(chan struct{})}
+	s := &Server{
+		cfg: cfg, log: log, clock: clock.System{}, metrics: metrics.New(Version()),
+		failed: make(chan error, 1), lost: make(chan struct{}), stop: make(chan struct{}),
+	}
 	if err := s.assemble(ctx); err != nil {
 		return nil, errors.Join(err, s.Close(ctx))
 	}
@@ -115,11 +117,12 @@ func Version() string {
 func (s *Server) Handler() http.Handler {
 	return web.Protect(web.Options{
 		Loopback: config.Loopback(s.cfg.Listen), Hosts: s.cfg.Hosts, Origins: s.cfg.Origins, Log: s.log,
-	}, s.mcp.Handler())
+	}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.parts.Load().handler.ServeHTTP(w, r) }))
 }
 
 // ServeStdio serves one MCP client over lines on in and out, as the principal that auth.local configures. It returns
-// nil when in has ended and everything was answered.
+// nil when in has ended and everything was answered. When the store has to be opened again the session is carried over:
+// requests without an answer get store_unavailable, and the client notices nothing else.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	l := s.cfg.Caller()
 	if l == nil {
@@ -129,13 +132,32 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	if err != nil {
 		return err
 	}
-	return s.serveStdio(ctx, who, catalog.All, in, out)
+	var served *parts
+	var ended error // of the session on served
+	r := control.Relay{In: in, Out: out, MaxLine: s.cfg.Limits.RequestBytes}
+	r.Next = func(ctx context.Context) (control.Session, error) {
+		p, err := s.live(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if p == served {
+			return nil, cmp.Or(ended, errors.New("the session ended before its client did"))
+		}
+		served = p
+		return control.Inside(func(in io.Reader, out io.Writer) error { return p.serveStdio(ctx, who, catalog.All, in, out) },
+			func(err error) { ended = err }), nil
+	}
+	return r.Run(ctx)
 }
 
-// serveStdio serves one client as who.
+// serveStdio serves one client of another process as who. It ends when the store is opened again; the other process
+// joins anew.
 func (s *Server) serveStdio(ctx context.Context, who *identity.Principal, e catalog.Endpoint, in io.Reader, out io.Writer) error {
-	s.announce()
-	return s.mcp.ServeStdio(ctx, who, e, in, out)
+	p, err := s.live(ctx)
+	if err != nil {
+		return err
+	}
+	return p.serveStdio(ctx, who, e, in, out)
 }
 
 // Call runs an operation as the local principal subject with roles, as the command line does. Its error is a fault.
@@ -145,7 +167,7 @@ func (s *Server) Call(ctx context.Context, subject string, roles []string, opera
 	if err != nil {
 		return canonjson.Value{}, fault.New(fault.InvalidRequest, "%s", err)
 	}
-	reply := s.gate.Run(ctx, gate.Request{Who: who, Surface: fault.Command, Name: operation, In: in})
+	reply := s.parts.Load().gate.Run(ctx, gate.Request{Who: who, Surface: fault.Command, Name: operation, In: in})
 	switch {
 	case reply.Fault != nil:
 		return canonjson.Value{}, reply.Fault
@@ -153,16 +175,6 @@ func (s *Server) Call(ctx context.Context, subject string, roles []string, opera
 		return canonjson.Value{}, fault.New(fault.UnsupportedFormat, "the operation asks questions, which a command cannot answer")
 	}
 	return reply.Result.Value, nil
-}
-
-// announce notes in the audit trail that this process serves, with the digest of its surface.
-func (s *Server) announce() {
-	s.started.Do(func() {
-		s.recorder.Store(audit.Entry{
-			Time: s.clock.Now(), Kind: audit.KindSurface, Operation: "start", Outcome: "ok", Decision: "none",
-			SurfaceHash: s.catalog.View(everything(s.catalog), catalog.All).Hash, Note: "tabellion " + Version(),
-		})
-	})
 }
 
 // everything is the rights of a caller who may do all.
@@ -177,7 +189,7 @@ func everything(c *catalog.Catalog) catalog.Rights {
 // Tools lists the tools that a configuration publishes on one endpoint ("all", or the name of a slot), as a JSON array,
 // without opening a store.
 func Tools(cfg *Config, endpoint string) ([]byte, error) {
-	c, err := (&Server{cfg: cfg}).newCatalog(nil)
+	c, err := (&parts{cfg: cfg}).newCatalog(nil)
 	if err != nil {
 		return nil, err
 	}

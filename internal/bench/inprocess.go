@@ -74,7 +74,7 @@ func measureInProcess(ctx context.Context, o *options) ([]Line, error) {
 	}
 	for _, n := range o.clients {
 		get, err := timed(Line{Table: "in process", What: "get 1 KiB"}, n, o.seconds/2, func(worker, i int) error {
-			return callOK(ctx, server, "persistence.get", fmt.Appendf(nil, `{"namespace":"bench","id":"p1-0-%d"}`, i%100))
+			return callOK(ctx, server, "persistence.get", fmt.Appendf(nil, `{"namespace":"bench","id":"p%d-0-%d"}`, o.clients[0], i%50))
 		})
 		if err != nil {
 			return nil, err

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"slices"
 	"strings"
@@ -80,6 +81,8 @@ func run(ctx context.Context, o *options) error {
 		o.dir = dir
 	}
 	fmt.Println(machine())
+	debug.SetGCPercent(serverGC)
+	fmt.Printf("in process with the GC percent that a server sets, %d\n", serverGC)
 	if o.profile != "" {
 		f, err := os.Create(o.profile)
 		if err != nil {
@@ -107,6 +110,9 @@ func run(ctx context.Context, o *options) error {
 	}
 	return keep(o.out, lines)
 }
+
+// serverGC is the GC percent that `serve` chooses.
+const serverGC = 400
 
 // machine describes where this runs.
 func machine() string {

@@ -52,8 +52,13 @@ type Config struct {
 	SessionIdle time.Duration
 	// Event is how long a client may take to take one event of a stream; default 30 s.
 	Event time.Duration
-	// Sessions bounds the sessions of the older era that are open at once; default 1,000.
+	// Sessions bounds the sessions of the older era that are open at once, and likewise the streams; default 1,000.
 	Sessions int
+	// SessionsEach and StreamsEach bound those of one principal; default 64 sessions and 16 streams.
+	SessionsEach, StreamsEach int
+	// Memory bounds the messages over HTTP that are held at once, in bytes: requests, and answers until they are
+	// written. Beyond it messages are refused as overloaded. Default 256 MiB.
+	Memory int64
 }
 
 // Server serves one catalog. It is safe for concurrent use.
@@ -65,6 +70,8 @@ type Server struct {
 	listeners listeners
 	sessions  sessions
 	sse       sseSessions
+	streams   quota // open streams of the older era
+	memory    *budget
 	calls     calls
 
 	// alive ends when Close gave up waiting: it cancels what still runs in sessions.
@@ -82,6 +89,7 @@ type Server struct {
 type endpoint struct {
 	name               catalog.Endpoint
 	prompts, resources bool
+	notifies           bool   // an operation of it tells of changes: subscriptions are offered
 	discover           []byte // members of the answer to server/discover after resultType
 	legacy             *legacy
 }
@@ -94,7 +102,10 @@ func New(cfg Config) *Server {
 	cfg.SessionIdle = cmp.Or(cfg.SessionIdle, 30*time.Minute)
 	cfg.Event = cmp.Or(cfg.Event, 30*time.Second)
 	cfg.Sessions = cmp.Or(cfg.Sessions, 1000)
-	s := &Server{cfg: cfg, endpoints: map[catalog.Endpoint]*endpoint{}, bindings: map[string][]binding{}}
+	cfg.SessionsEach = cmp.Or(cfg.SessionsEach, 64)
+	cfg.StreamsEach = cmp.Or(cfg.StreamsEach, 16)
+	cfg.Memory = cmp.Or(cfg.Memory, 256<<20)
+	s := &Server{cfg: cfg, endpoints: map[catalog.Endpoint]*endpoint{}, bindings: map[string][]binding{}, memory: newBudget(cfg.Memory)}
 	s.alive, s.kill = context.WithCancel(context.Background())
 	s.open, s.shut = context.WithCancel(context.Background())
 	s.over, s.end = context.WithCancel(context.Background())
@@ -111,6 +122,7 @@ func New(cfg Config) *Server {
 			}
 			e.prompts = e.prompts || op.Publish.Prompt != nil
 			e.resources = e.resources || len(op.Publish.Resources) > 0
+			e.notifies = e.notifies || op.Publish.Notifies
 		}
 		if b := bindingsOf(op.In); op.Publish.Tool && len(b) > 0 {
 			s.bindings[cfg.Catalog.WireName(op)] = b
@@ -168,11 +180,14 @@ func (s *Server) endpointAt(path string) *endpoint {
 // slotEndpoints are the endpoints of one slot.
 var slotEndpoints = []catalog.Endpoint{catalog.Of(catalog.Persistence), catalog.Of(catalog.Models), catalog.Of(catalog.Context)}
 
-// Notify tells the clients that listen. It does not wait for them.
+// Notify tells the clients that listen, on endpoints where an operation declares that it notifies. It does not wait
+// for them.
 func (s *Server) Notify(c catalog.Change) {
 	s.listeners.tell(c)
 	for _, e := range s.endpoints {
-		e.legacy.tell(c)
+		if e.notifies {
+			e.legacy.tell(c)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 
@@ -68,6 +69,12 @@ func readMessage(text []byte) (*message, *fault.Error) {
 	if m.id, f = readID(v.Get("id"), text); f != nil {
 		return m, f
 	}
+	if id := v.Get("id"); flaw != nil && flaw.Rule == canonjson.NumberExact && flaw.Offset == id.Offset() {
+		// Numbers of 64 bits are good as ids, which are only compared and sent back. The first flaw hides others.
+		if v, flaw, err = canonjson.Parse(masked(text, id), gate.FrameLimits()); err != nil {
+			return m, fault.New(fault.ParseError, "the message is not JSON: %s", err)
+		}
+	}
 	if v.Get("jsonrpc").Str() != "2.0" {
 		return m, invalid(`the member jsonrpc must be "2.0"`)
 	}
@@ -81,17 +88,39 @@ func readMessage(text []byte) (*message, *fault.Error) {
 // invalid is the refusal of JSON that is no message of ours.
 func invalid(text string) *fault.Error { return fault.New(fault.InvalidMessage, "%s", text) }
 
-// readID gives an id as it was written in text. Only strings and integers are ids in MCP; null is none.
+// masked is text with a string of the same length in place of the id, which has more than ten digits.
+func masked(text []byte, id canonjson.Value) []byte {
+	text = bytes.Clone(text)
+	literal := text[id.Offset():][:len(id.Literal())]
+	for i := range literal {
+		literal[i] = '0'
+	}
+	literal[0], literal[len(literal)-1] = '"', '"'
+	return text
+}
+
+// readID gives an id as it was written in text. Only strings and integers are ids in MCP; null is none. An id that
+// cannot be sent back as it came is refused and given as "".
 func readID(v canonjson.Value, text []byte) (string, *fault.Error) {
 	switch v.Kind() {
 	case canonjson.KindAbsent:
 		return "", nil
 	case canonjson.KindString:
-		return quoted(text[v.Offset():]), nil
-	case canonjson.KindNumber:
-		if _, ok := v.Int(); ok && strings.Trim(v.Literal(), "-0123456789") == "" {
-			return v.Literal(), nil
+		id := quoted(text[v.Offset():])
+		if strings.Contains(id, `\u`) {
+			if _, flaw, _ := canonjson.Parse([]byte(id), canonjson.Limits{}); flaw != nil {
+				return "", invalid("the id holds half a surrogate pair")
+			}
 		}
+		return id, nil
+	case canonjson.KindNumber:
+		if strings.Trim(v.Literal(), "-0123456789") != "" {
+			break
+		}
+		if _, ok := idInt(v); !ok {
+			return "", invalid("the id is an integer of more than 64 bits; send it as a string")
+		}
+		return v.Literal(), nil
 	}
 	return "", invalid("the id must be a string or an integer")
 }
@@ -111,13 +140,22 @@ func quoted(text []byte) string {
 
 // idKey is the same for ids that are equal, however they are written; "" for what is no id.
 func idKey(v canonjson.Value) string {
-	if n, ok := v.Int(); ok {
+	if n, ok := idInt(v); ok {
 		return strconv.FormatInt(n, 10)
 	}
 	if v.Kind() != canonjson.KindString {
 		return ""
 	}
 	return string(v.AppendJSON(nil))
+}
+
+// idInt is the integer that v is: all of 64 bits, where other numbers of a message end at 2^53-1.
+func idInt(v canonjson.Value) (int64, bool) {
+	if n, ok := v.Int(); ok || v.Kind() != canonjson.KindNumber {
+		return n, ok
+	}
+	n, err := strconv.ParseInt(v.Literal(), 10, 64)
+	return n, err == nil
 }
 
 // readBody takes method and params, or recognises a response.

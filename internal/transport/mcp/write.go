@@ -398,7 +398,10 @@ func (s *Server) discoverMembers(e *endpoint) []byte {
 
 // capabilities are what an endpoint can do.
 func (e *endpoint) capabilities(era fault.Era) canonjson.Value {
-	changes := canonjson.M("listChanged", canonjson.Bool(true))
+	var changes, subscribe canonjson.Member // left out where nothing tells of changes
+	if e.notifies {
+		changes, subscribe = canonjson.M("listChanged", canonjson.Bool(true)), canonjson.M("subscribe", canonjson.Bool(true))
+	}
 	m := []canonjson.Member{}
 	if e.prompts {
 		m = append(m, canonjson.M("completions", canonjson.Object()))
@@ -408,7 +411,7 @@ func (e *endpoint) capabilities(era fault.Era) canonjson.Value {
 		m = append(m, canonjson.M("prompts", canonjson.Object(changes)))
 	}
 	if e.resources {
-		m = append(m, canonjson.M("resources", canonjson.Object(changes, canonjson.M("subscribe", canonjson.Bool(true)))))
+		m = append(m, canonjson.M("resources", canonjson.Object(changes, subscribe)))
 	}
 	m = append(m, canonjson.M("tools", canonjson.Object(changes)))
 	return canonjson.Object(m...)

@@ -17,6 +17,7 @@ type Limits struct {
 	Idle        time.Duration // a kept connection without a request is closed after this; default 120 s
 	HeaderBytes int           // of one request; default 32 KiB
 	Streams     int           // HTTP/2 streams of one connection; default 64
+	Connections int           // open at once, of a listener (see Bound); default 2048
 }
 
 // headerSlop is what net/http adds to MaxHeaderBytes before it refuses.
