@@ -3,11 +3,13 @@ package tabellion_test
 import (
 	"bufio"
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -16,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tabellion-mcp/tabellion"
+	"github.com/tabellion-mcp/tabellion/internal/audit"
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/powercut"
 )
@@ -48,8 +51,24 @@ func onDisk(t *testing.T) (*powercut.FS, *tabellion.Config, *tabellion.Server, *
 	t.Helper()
 	disk := powercut.MountForTest(t, 1)
 	c := configured(t)
-	c.Data = filepath.Join(disk.Dir(), "data")
+	// This file system has no sockets: with so long a path the control socket is put elsewhere.
+	c.Data = filepath.Join(disk.Dir(), strings.Repeat("long-", 20))
 	c.Limits.Rate = 0
+	if err := os.Mkdir(c.Data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// This file system has no hard links, by which the key of the audit trail is put in place.
+	elsewhere := t.TempDir()
+	if _, err := audit.OpenSigner(elsewhere, rand.Reader); err != nil {
+		t.Fatal(err)
+	}
+	signer, err := os.ReadFile(filepath.Join(elsewhere, "audit.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(c.Data, "audit.key"), signer, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	log := &syncLog{}
 	s, err := tabellion.Open(t.Context(), c, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {

@@ -60,11 +60,12 @@ func cutMany(t *testing.T, cuts int, o sqlite.Options) *cutRun {
 	t.Helper()
 	run := &cutRun{}
 	for i := 0; run.cuts < cuts; i++ {
+		before := run.cuts
 		if !t.Run(fmt.Sprintf("store-%d", i), func(t *testing.T) { cutStore(t, min(cutsPerStore, cuts-run.cuts), o, run) }) {
 			break
 		}
-		if t.Skipped() {
-			break
+		if run.cuts == before {
+			t.Skip("NOT RUN: power cuts need root and /dev/fuse")
 		}
 	}
 	return run
