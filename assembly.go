@@ -250,7 +250,7 @@ func (p *parts) newCatalog(cursors persistence.Cursors) (*catalog.Catalog, error
 
 // about is what other processes on the folder are told.
 func (s *Server) about() control.About {
-	a := control.About{PID: os.Getpid(), Version: Version()}
+	a := control.About{PID: os.Getpid(), Version: Version(), ToolNames: s.cfg.ToolNames}
 	if p := s.address.Load(); p != nil {
 		a.Address = *p
 	}
@@ -361,7 +361,7 @@ func (p *parts) closeRecorder(ctx context.Context) error {
 // operatorOperations are the operations of the command line and the control socket.
 func (p *parts) operatorOperations() []*catalog.Operation {
 	return operator.Operations(operator.Config{
-		Keys: p.keys,
+		Keys: p.keys, Local: localCaller(p.cfg), Policy: p.cfg.Policy, Open: p.cfg.Dev,
 		Explain: func(ctx context.Context, subjects []string, c policy.Check) (policy.Decision, error) {
 			return p.gate.Explain(ctx, subjects, c)
 		},
@@ -372,11 +372,29 @@ func (p *parts) operatorOperations() []*catalog.Operation {
 	})
 }
 
-// Explain tells what the policy of a configuration decides, and which rule, without opening a store.
+// localCaller is the principal that auth.local configures; nil is nobody.
+func localCaller(cfg *Config) *identity.Principal {
+	l := cfg.Caller()
+	if l == nil {
+		return nil
+	}
+	who, err := identity.Local(l.Subject, l.Roles)
+	if err != nil {
+		return nil // Config.Check has refused it
+	}
+	return who
+}
+
+// Explain tells what the policy of a configuration decides for the first of subjects, which has the others beside, and
+// which rule, without opening a store. So it knows no key.
 func Explain(ctx context.Context, cfg *Config, subjects []string, c policy.Check) (policy.Decision, error) {
 	d, err := newDecider(cfg)
 	if err != nil {
 		return policy.Decision{}, err
 	}
-	return gate.New(gate.Config{Decider: d, Clock: clock.System{}}).Explain(ctx, subjects, c)
+	g := gate.New(gate.Config{Decider: d, Clock: clock.System{}})
+	return operator.Config{Local: localCaller(cfg), Explain: g.Explain}.Answer(ctx, time.Now(), subjects, c)
 }
+
+// Needs tells what the caller of an operator operation needs: a capability, and the path on which.
+func Needs(operation string) policy.Check { return operator.Needs(operation) }

@@ -199,21 +199,26 @@ func post(t *testing.T, url, key, session, body string) *http.Response {
 }
 
 // TestHealWaitsForDisk: while opening fails too the server says that it is not ready and keeps trying; it serves again
-// once the disk works.
+// once the disk works. A disk that fails again right after the opening is met likewise.
 func TestHealWaitsForDisk(t *testing.T) {
 	disk, _, s, log := onDisk(t)
 	k := key(t, s, "ana", canonjson.String("admin"))
-	for range 4 {
-		// The first is that of the write, the others meet the attempts to open.
+	for after, folders := range []int{3, 0, 1, 0, 2} {
+		id := fmt.Sprint("x-", after)
 		if err := disk.FailSync(1, syscall.EIO, "tabellion.db-wal"); err != nil {
 			t.Fatal(err)
 		}
-		call(t, s.Handler(), k, "persistence.put", putOf("x"))
-		if err := disk.FailSync(1, syscall.EIO, "tabellion.db"); err != nil {
+		for n := range folders { // these fail the attempts to open
+			if err := disk.FailSync(1+n, syscall.EIO, "/"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		call(t, s.Handler(), k, "persistence.put", putOf(id))
+		if err := disk.FailSync(1+after, syscall.EIO, ""); err != nil {
 			t.Fatal(err)
 		}
 		settle(t, "the write", func() (bool, string) {
-			_, body := call(t, s.Handler(), k, "persistence.put", putOf("x"))
+			_, body := call(t, s.Handler(), k, "persistence.put", putOf(id))
 			return strings.Contains(body, `"revision":1`), body
 		})
 	}

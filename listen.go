@@ -8,7 +8,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/tabellion-mcp/tabellion/internal/config"
 	"github.com/tabellion-mcp/tabellion/internal/transport/ops"
@@ -24,7 +27,7 @@ type listeners struct {
 // Listen binds the configured addresses and begins to serve. Close ends it. It returns the address of the MCP
 // endpoints and of health and metrics ("" when there is none), with the ports that were bound.
 func (s *Server) Listen() (mcpAddr, opsAddr string, err error) {
-	main, err := s.bind(s.cfg.Listen)
+	main, err := s.bind("listen", s.cfg.Listen)
 	if err != nil {
 		return "", "", err
 	}
@@ -38,7 +41,7 @@ func (s *Server) Listen() (mcpAddr, opsAddr string, err error) {
 	}
 	var aside net.Listener
 	if s.cfg.Ops != "" {
-		if aside, err = s.bind(s.cfg.Ops); err != nil {
+		if aside, err = s.bind("ops", s.cfg.Ops); err != nil {
 			return "", "", errors.Join(err, main.Close())
 		}
 		opsAddr = aside.Addr().String()
@@ -55,10 +58,13 @@ func (s *Server) Listen() (mcpAddr, opsAddr string, err error) {
 	return main.Addr().String(), opsAddr, nil
 }
 
-// bind opens a TCP listener.
-func (s *Server) bind(address string) (net.Listener, error) {
+// bind opens the TCP listener of a key of the configuration.
+func (s *Server) bind(key, address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("another program listens on %s already; end it, or choose another address with the key %s or --%s: %w", address, key, key, err)
+	case err != nil:
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
 	return l, nil
@@ -102,8 +108,21 @@ func (s *Server) fail(err error) {
 
 // OpsHandler serves /healthz, /readyz and /metrics.
 func (s *Server) OpsHandler() http.Handler {
-	return web.Protect(web.Options{Loopback: config.Loopback(s.cfg.Ops), Hosts: s.cfg.Hosts, Log: s.log},
+	return web.Protect(web.Options{Loopback: config.Loopback(s.cfg.Ops), Hosts: hosts(s.cfg, s.cfg.Ops), Log: s.log},
 		ops.Handler(ops.Config{Health: s.health, Metrics: s.metrics.Handler()}))
+}
+
+// hosts are the names that an address is answered for beside those of loopback: the configured ones and, on loopback,
+// the address itself, such as 127.0.0.2.
+func hosts(cfg *Config, address string) []string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || !config.Loopback(address) {
+		return cfg.Hosts
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return append(slices.Clone(cfg.Hosts), host)
 }
 
 // tls reads the certificate; nil without one.

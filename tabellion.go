@@ -116,7 +116,7 @@ func Version() string {
 // Handler serves the MCP endpoints: /mcp and one path a slot. It checks Host and Origin, and asks for API keys.
 func (s *Server) Handler() http.Handler {
 	return web.Protect(web.Options{
-		Loopback: config.Loopback(s.cfg.Listen), Hosts: s.cfg.Hosts, Origins: s.cfg.Origins, Log: s.log,
+		Loopback: config.Loopback(s.cfg.Listen), Hosts: hosts(s.cfg, s.cfg.Listen), Origins: s.cfg.Origins, Log: s.log,
 	}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.parts.Load().handler.ServeHTTP(w, r) }))
 }
 

@@ -313,3 +313,65 @@ func TestKeysOff(t *testing.T) {
 		t.Errorf("keys are on: %d %s", code, body)
 	}
 }
+
+// keyOf makes an API key of a tenant.
+func keyOf(t *testing.T, s *tabellion.Server, tenant string) string {
+	t.Helper()
+	out, err := s.Call(t.Context(), "me", []string{"admin"}, "operator.keys.create", canonjson.Object(
+		canonjson.M("user", canonjson.String("ana")), canonjson.M("name", canonjson.String("test")),
+		canonjson.M("roles", canonjson.Array(canonjson.String("crew"))), canonjson.M("tenant", canonjson.String(tenant))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Get("secret").Str()
+}
+
+// TestTenants: each tenant has namespaces of its own, those without a tenant see none of them, and the policy means the
+// same in each.
+func TestTenants(t *testing.T) {
+	c := configured(t)
+	c.Policy = &policy.Config{
+		Roles:       map[string][]string{"keeper": {"persistence.read", "persistence.write"}},
+		Assignments: []policy.Assignment{{Subject: "role:crew", Role: "keeper", On: "/persistence/namespaces/a/**"}},
+	}
+	s := open(t, c)
+	h := s.Handler()
+	north, south, none := keyOf(t, s, "north"), keyOf(t, s, "south"), key(t, s, "ana", canonjson.String("crew"))
+	for _, k := range []string{north, south} { // the same document and the same idempotency key, twice made
+		if code, body := call(t, h, k, "persistence.put", put); code != 200 || !strings.Contains(body, `"revision":1`) {
+			t.Errorf("put of a tenant: %d %s", code, body)
+		}
+		other := strings.Replace(put, `"namespace":"a"`, `"namespace":"b"`, 1)
+		if _, body := call(t, h, k, "persistence.put", other); !strings.Contains(body, "policy_denied") {
+			t.Errorf("the policy of another namespace: %s", body)
+		}
+	}
+	if _, body := call(t, h, none, "persistence.get", `{"namespace":"a","id":"x"}`); !strings.Contains(body, "not_found") {
+		t.Errorf("a key without a tenant: %s", body)
+	}
+	c.Auth.Local = &config.Local{Subject: "me", Roles: []string{"crew"}}
+	in := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"persistence.get","arguments":{"namespace":"a","id":"x"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}` + "\n"
+	var out strings.Builder
+	if err := s.ServeStdio(t.Context(), strings.NewReader(in), &out); err != nil || !strings.Contains(out.String(), "not_found") {
+		t.Errorf("stdio: %v %s", err, out.String())
+	}
+}
+
+// TestGoodKeysPass: an address with too many failed authentications, such as that of a proxy, is refused with failing
+// credentials only.
+func TestGoodKeysPass(t *testing.T) {
+	c := configured(t)
+	c.Limits.AuthFailures = 3
+	s := open(t, c)
+	h := s.Handler()
+	good := key(t, s, "ana", canonjson.String("admin"))
+	for range 5 {
+		call(t, h, "tbl_0000000000000000000000000000002C8GjS", "persistence.capabilities", `{}`)
+	}
+	if code, _ := call(t, h, "tbl_0000000000000000000000000000002C8GjS", "persistence.capabilities", `{}`); code != 429 {
+		t.Errorf("a wrong key after five: %d, want 429", code)
+	}
+	if code, body := call(t, h, good, "persistence.capabilities", `{}`); code != 200 {
+		t.Errorf("a good key: %d %s", code, body)
+	}
+}

@@ -23,10 +23,12 @@ type grammar struct {
 	Version     versionCommand    `cmd:"" help:"Print the version."`
 	Completion  completionCommand `cmd:"" help:"Print a completion script for a shell."`
 	Docs        docsCommand       `cmd:"" hidden:"" help:"Print a page of the documentation that is made from the code."`
+
+	VersionFlag versionFlag `name:"version" help:"Print the version."`
 }
 
 // exitHelp is what the help of every command ends with.
-const exitHelp = `Exit codes: 0 fine; 1 findings, drift, or the answer no; 2 could not do it, wrong usage included; 3 refused to start, or the store cannot be read; 130 interrupted.`
+const exitHelp = `Exit codes: 0 fine; 1 findings, drift, or the answer no; 2 could not do it, wrong usage included; 3 refused to start, or the store cannot be read; 130 interrupted; a second signal ends a server with 128 and its number (143 for SIGTERM).`
 
 // unbuilt are commands that are specified and not part of this version.
 var unbuilt = []string{

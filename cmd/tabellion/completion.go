@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/tabellion-mcp/tabellion/policy"
 )
 
 // completionCommand prints a completion script.
@@ -24,8 +26,12 @@ func (*completionCommand) Help() string {
 func (c *completionCommand) Run(env *Env, app *kong.Kong) error {
 	words := map[string][]string{}
 	completions(app.Model.Node, "", words)
-	scripts := map[string]func(map[string][]string) string{"bash": bashScript, "zsh": zshScript, "fish": fishScript}
-	_, err := fmt.Fprint(env.Stdout, scripts[c.Shell](words))
+	scripts := map[string]func() string{
+		"bash": func() string { return bashScript(app.Model.Node) },
+		"zsh":  func() string { return zshScript(words) },
+		"fish": func() string { return fishScript(words) },
+	}
+	_, err := fmt.Fprint(env.Stdout, scripts[c.Shell]())
 	return err
 }
 
@@ -45,7 +51,7 @@ func completions(n *kong.Node, path string, words map[string][]string) {
 		}
 	}
 	for _, a := range n.Positional {
-		next = append(next, a.EnumSlice()...)
+		next = append(next, choices(a)...)
 	}
 	words[path] = next
 }
@@ -69,20 +75,103 @@ func cases(words map[string][]string) string {
 	return b.String()
 }
 
-// bashScript completes in bash.
-func bashScript(words map[string][]string) string {
-	return `_tabellion() {
-  local current="${COMP_WORDS[COMP_CWORD]}" path="" words="" i
+// choices are the words that an argument may be, as far as they are known.
+func choices(a *kong.Positional) []string {
+	if a.Name != "capability" {
+		return a.EnumSlice()
+	}
+	var out []string
+	for _, c := range policy.Capabilities {
+		out = append(out, string(c))
+	}
+	return out
+}
+
+// isPath tells whether a value is a file or folder, by what it is called in the help.
+func isPath(name string) bool { return name == "FILE" || name == "DIR" || name == "dir" }
+
+// bashScript completes in bash. What may stand where comes from the grammar: for each command its commands, its flags,
+// those with a value, those whose value is a path, and the words of its arguments by position; "/" is a path.
+func bashScript(root *kong.Node) string {
+	return `_tabellion_of() {
+  commands="" flags="" values=" " files=" " arguments=()
+  case "$1" in
+` + bashCases(root, "") + `  *) return 1 ;;
+  esac
+}
+_tabellion() {
+  local current="${COMP_WORDS[COMP_CWORD]}" path="" flag="" word i n=0
+  local commands flags values files arguments
+  _tabellion_of ""
   for ((i = 1; i < COMP_CWORD; i++)); do
-    case "${COMP_WORDS[i]}" in -*) break ;; *) path="${path:+$path }${COMP_WORDS[i]}" ;; esac
+    word="${COMP_WORDS[i]}"
+    if [[ "$word" == "=" ]]; then continue; fi
+    if [[ -n "$flag" ]]; then flag=""; continue; fi
+    case "$word" in
+    -*=*) ;;
+    -*) [[ "$values" == *" $word "* ]] && flag="$word" ;;
+    *)
+      if [[ $n -eq 0 && " $commands " == *" $word "* ]]; then
+        path="${path:+$path }$word"
+        _tabellion_of "$path"
+      else
+        n=$((n + 1))
+      fi ;;
+    esac
   done
-  case "$path" in
-` + cases(words) + `  esac
-  COMPREPLY=($(compgen -W "$words" -- "$current"))
-  [[ ${#COMPREPLY[@]} -eq 0 ]] && COMPREPLY=($(compgen -f -- "$current"))
+  [[ "$current" == "=" ]] && current=""
+  if [[ -n "$flag" ]]; then
+    COMPREPLY=()
+    [[ "$files" == *" $flag "* ]] && COMPREPLY=($(compgen -f -- "$current"))
+  elif [[ "$current" == -* ]]; then
+    COMPREPLY=($(compgen -W "$flags" -- "$current"))
+  elif [[ -n "$commands" ]]; then
+    COMPREPLY=($(compgen -W "$commands" -- "$current"))
+  elif [[ "${arguments[n]}" == "/" ]]; then
+    COMPREPLY=($(compgen -f -- "$current"))
+  else
+    COMPREPLY=($(compgen -W "${arguments[n]} $flags" -- "$current"))
+  fi
 }
 complete -o filenames -F _tabellion tabellion
 `
+}
+
+// bashCases are the branches of _tabellion_of for a command and those below it.
+func bashCases(n *kong.Node, path string) string {
+	var commands, flags, values, files, arguments []string
+	var below strings.Builder
+	for _, sub := range n.Children {
+		if !sub.Hidden {
+			commands = append(commands, sub.Name)
+			below.WriteString(bashCases(sub, strings.TrimSpace(path+" "+sub.Name)))
+		}
+	}
+	for _, f := range n.Flags {
+		names := []string{"--" + f.Name}
+		if f.Short != 0 {
+			names = append(names, "-"+string(f.Short))
+		}
+		if f.Hidden {
+			continue
+		}
+		flags = append(flags, names[0])
+		if !f.IsBool() {
+			values = append(values, names...)
+		}
+		if isPath(f.PlaceHolder) {
+			files = append(files, names...)
+		}
+	}
+	for _, a := range n.Positional {
+		words := strings.Join(choices(a), " ")
+		if isPath(a.Name) {
+			words = "/"
+		}
+		arguments = append(arguments, fmt.Sprintf("%q", words))
+	}
+	return fmt.Sprintf("  %q) commands=%q flags=%q values=%q files=%q arguments=(%s) ;;\n", path, strings.Join(commands, " "), strings.Join(flags, " "),
+		" "+strings.Join(values, " ")+" ", " "+strings.Join(files, " ")+" ", strings.Join(arguments, " ")) + below.String()
 }
 
 // zshScript completes in zsh.

@@ -26,6 +26,9 @@ func systemEnv() (*Env, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // nohup: the process is to outlive its terminal
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	var first atomic.Pointer[os.Signal]
 	go func() {
 		s := <-signals

@@ -19,6 +19,9 @@ type keysCommand struct {
 	Prune  pruneKeysCommand `cmd:"" help:"Forget keys that have been revoked or expired for long."`
 }
 
+// Help is the end of the help text.
+func (*keysCommand) Help() string { return exitHelp }
+
 // keysPlace is the part that all of them share.
 type keysPlace struct {
 	place
@@ -58,19 +61,43 @@ func optionalList(name string, values []string) canonjson.Member {
 // made prints a key that was just made: the key alone on stdout, everything else on stderr.
 func (p *keysPlace) made(env *Env, out canonjson.Value) error {
 	key, secret := out.Get("key"), out.Get("secret").Str()
+	id := key.Get("id").Str()
 	if p.JSON {
 		members := append([]canonjson.Member{canonjson.M("key", canonjson.String(secret))}, key.Members()...)
-		return printValue(env, canonjson.Object(append(members, canonjson.M("notes", out.Get("notes")))...))
+		return unseen(id, printValue(env, canonjson.Object(append(members, canonjson.M("notes", out.Get("notes")))...)))
 	}
 	if _, err := fmt.Fprintln(env.Stdout, secret); err != nil {
-		return err
+		return unseen(id, err)
 	}
-	say(env, "This is the only time that the key is shown. Its id is %s; it acts as user:%s with %s.",
-		key.Get("id").Str(), key.Get("user").Str(), rolesOf(key))
+	say(env, "This is the only time that the key is shown. Its id is %s; it acts as user:%s with %s%s.",
+		id, key.Get("user").Str(), rolesOf(key), restOf(key))
 	for _, note := range out.Get("notes").Items() {
 		say(env, "Note: %s", note.Str())
 	}
 	return nil
+}
+
+// unseen is the error of a key that is made and that nobody could read: with its id it can be ended.
+func unseen(id string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return failed("the key %s is made, but it could not be written to standard output and cannot be shown again; end it with: keys revoke %s: %w", id, id, err)
+}
+
+// restOf says what else holds for a key, in a sentence.
+func restOf(key canonjson.Value) string {
+	var rest string
+	if only := wordsOf(key.Get("only")); only != "" {
+		rest += ", only for " + only
+	}
+	if tenant := key.Get("tenant").Str(); tenant != "" {
+		rest += ", in the tenant " + tenant
+	}
+	if at := key.Get("expiresAt").Str(); at != "" {
+		return rest + ", until " + at
+	}
+	return rest + ", without an end"
 }
 
 // rolesOf names a key's roles in a sentence.
@@ -101,11 +128,11 @@ type createKeyCommand struct {
 	keysPlace
 	User       string   `required:"" placeholder:"NAME" help:"Whom the key acts as: ana is the subject user:ana."`
 	Name       string   `required:"" placeholder:"WORDS" help:"What the key is for."`
-	Roles      []string `placeholder:"ROLE,..." help:"Roles of the key. Without one it can do nothing but what the policy gives its user by name."`
+	Roles      roleList `placeholder:"ROLE,..." help:"Roles of the key. Without one it can do nothing but what the policy gives its user by name."`
 	Only       []string `sep:"none" placeholder:"CAPABILITY@PATH" help:"Narrow the key to this. May be repeated."`
 	Tenant     string   `placeholder:"NAME" help:"Tenant of the key."`
 	Expires    string   `placeholder:"TIME" help:"90d, 12h, or a time such as 2027-01-31T12:00:00Z; never by default."`
-	Workspaces []string `placeholder:"NAME,..." help:"Workspaces of the key."`
+	Workspaces []string `hidden:"" placeholder:"NAME,..." help:"Not part of this version."`
 }
 
 // Help is the end of the help text.
@@ -117,7 +144,7 @@ func (*createKeyCommand) Help() string {
 func (c *createKeyCommand) Run(env *Env) error {
 	out, err := c.call(env, "operator.keys.create", true,
 		canonjson.M("user", canonjson.String(c.User)), canonjson.M("name", canonjson.String(c.Name)),
-		optionalList("roles", c.Roles), optionalList("only", c.Only), optional("tenant", c.Tenant),
+		optionalList("roles", c.Roles.names), optionalList("only", c.Only), optional("tenant", c.Tenant),
 		optional("expires", c.Expires), optionalList("workspaces", c.Workspaces))
 	if err != nil {
 		return err
@@ -242,7 +269,7 @@ type rotateKeyCommand struct {
 	keysPlace
 	ID      string `arg:"" help:"The key's id, as keys list shows it."`
 	Grace   string `placeholder:"TIME" help:"How long the old key stays good, such as 24h; 0h is not at all. A day by default."`
-	Expires string `placeholder:"TIME" help:"When the new key ends; by default it lives as long as the old one was to."`
+	Expires string `placeholder:"TIME" help:"When the new key ends; by default when the old one was to."`
 }
 
 // Help is the end of the help text.

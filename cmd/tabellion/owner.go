@@ -8,10 +8,14 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tabellion-mcp/tabellion"
+	"github.com/tabellion-mcp/tabellion/fault"
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+	"github.com/tabellion-mcp/tabellion/internal/identity"
 	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
 	"github.com/tabellion-mcp/tabellion/internal/transport/control"
 )
@@ -53,11 +57,21 @@ func refusedFolder(cfg *tabellion.Config, err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &locked):
-		return refused(err)
+		return refused(inUse(locked))
+	case errors.Is(err, syscall.ENOSPC), strings.Contains(err.Error(), "disk is full"): // the second are the words of SQLite
+		return refused(fmt.Errorf("the disk of %s is full; free some of it and start again, nothing that was acknowledged is lost: %w", cfg.Data, err))
 	case errors.Is(err, sqlite.ErrNewerFormat):
 		return refused(fmt.Errorf("%w; use the newer program for %s", err, cfg.Data))
 	}
 	return refused(err)
+}
+
+// inUse says what to do about a folder that another process holds.
+func inUse(l *sqlite.LockedError) error {
+	if l.Address == "" {
+		return fmt.Errorf("%w: a stdio session or a command holds it. End that one; or start the server first, and stdio sessions join it", l)
+	}
+	return fmt.Errorf("%w: a server. End it, or use it at that address", l)
 }
 
 // operate calls an operator operation: of this process when the folder is free, of its owner when it is not.
@@ -66,13 +80,28 @@ func operate(env *Env, cfg *tabellion.Config, operation string, in canonjson.Val
 	var out canonjson.Value
 	s, err := openOr(env.Ctx, cfg, logger(env, quiet(cfg)), func() (err error) {
 		out, err = control.Run(env.Ctx, cfg.Data, who, operation, in)
-		return err
+		return missingRight(err, who, operation)
 	})
 	if err != nil || s == nil {
 		return out, err
 	}
 	out, err = s.Call(env.Ctx, who.Subject, who.Roles, operation, in)
-	return out, errors.Join(err, s.Close(env.Ctx))
+	return out, errors.Join(missingRight(err, who, operation), s.Close(env.Ctx))
+}
+
+// missingRight says to the operator, who reads the words of a command, which right its caller lacks, and where he says
+// who that is. A client is told neither.
+func missingRight(err error, who control.Who, operation string) error {
+	if fault.CodeOf(err) != fault.PolicyDenied {
+		return err
+	}
+	me, lerr := identity.Local(who.Subject, who.Roles)
+	needs := tabellion.Needs(operation)
+	if lerr != nil || needs.Capability == "" {
+		return err
+	}
+	return failed("%s lacks the right %s on %s (%s). Commands act as auth.local of the configuration: give it the role admin there, or a role that policy.assignments gives this right",
+		me.Subject, needs.Capability, needs.Path, fault.PolicyDenied)
 }
 
 // quiet is the configuration of a short command: it logs warnings only.

@@ -17,10 +17,13 @@ type policyCommand struct {
 	Explain explainCommand `cmd:"" help:"Say whether a subject may do something, and which rule decides."`
 }
 
+// Help is the end of the help text.
+func (*policyCommand) Help() string { return exitHelp }
+
 // explainCommand asks for one decision.
 type explainCommand struct {
 	place
-	Roles      []string `placeholder:"ROLE,..." help:"Roles that the subject has beside, as a key gives them."`
+	Roles      roleList `placeholder:"ROLE,..." help:"Roles that the subject has beside, as a key gives them."`
 	JSON       bool     `name:"json" help:"Print one JSON object."`
 	Subject    string   `arg:"" help:"Who: user:ana, key:ID, local:me, role:writer."`
 	Capability string   `arg:"" help:"What: persistence.read, persistence.write, persistence.delete, ..."`
@@ -29,7 +32,7 @@ type explainCommand struct {
 
 // Help is the end of the help text.
 func (*explainCommand) Help() string {
-	return `A running server is asked for what it decides; otherwise the configuration is read. Exit code 0 means allowed, 1 denied.
+	return `A running server is asked for what it decides; otherwise the configuration is read. A key (key:ID) is looked up: its user, its roles, its scopes and its end decide. Exit code 0 means allowed, 1 denied.
 
 ` + exitHelp
 }
@@ -39,6 +42,9 @@ func (c *explainCommand) Run(env *Env) error {
 	cfg, err := c.load(env)
 	if err != nil {
 		return err
+	}
+	if c.quick() && cfg.Auth.Local == nil {
+		cfg.Auth.Local = osUser() // whom a server on this folder has
 	}
 	allow, rule, err := c.ask(env, cfg)
 	if errors.Is(err, control.ErrNobody) {
@@ -63,10 +69,20 @@ func (c *explainCommand) ask(env *Env, cfg *tabellion.Config) (allow bool, rule 
 		canonjson.M("capability", canonjson.String(c.Capability)),
 		canonjson.M("path", canonjson.String(c.Path)),
 	}
-	if len(c.Roles) > 0 {
-		in = append(in, canonjson.M("roles", texts(c.Roles)))
+	if len(c.Roles.names) > 0 {
+		in = append(in, canonjson.M("roles", texts(c.Roles.names)))
 	}
-	out, err := control.Run(env.Ctx, cfg.Data, caller(cfg), "operator.policy.explain", canonjson.Object(in...))
+	const operation = "operator.policy.explain"
+	var out canonjson.Value
+	if strings.HasPrefix(c.Subject, "key:") {
+		if err := needStore(cfg); err != nil {
+			return false, "", err
+		}
+		out, err = operate(env, cfg, operation, canonjson.Object(in...))
+	} else {
+		out, err = control.Run(env.Ctx, cfg.Data, caller(cfg), operation, canonjson.Object(in...))
+		err = missingRight(err, caller(cfg), operation)
+	}
 	return out.Get("allow").Bool(), out.Get("rule").Str(), err
 }
 
@@ -79,7 +95,7 @@ func (c *explainCommand) decide(ctx context.Context, cfg *tabellion.Config) (all
 		return false, "", failed("%q is no path such as /persistence/namespaces/explorer/documents/checkpoint-1", c.Path)
 	}
 	subjects := []string{c.Subject}
-	for _, r := range c.Roles {
+	for _, r := range c.Roles.names {
 		subjects = append(subjects, "role:"+r)
 	}
 	for _, s := range subjects {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,8 +33,10 @@ func TestMain(m *testing.M) {
 //	ready NAME                   waits until the server of the script answers on $OPS
 //	until FILE TEXT              waits until the file holds the text
 //	end NAME  SIGNAL CODE        sends a signal (none: waits) and wants this exit code
+//	complete WANT WORDS...       asks the bash script c.bash for completions of the last word; WANT is all of them
 //	call STATUS KEY TOOL JSON    calls a tool over HTTP on $LISTEN; the answer goes to the file answer. KEY - sends none, @FILE reads it
-//	get STATUS URL [HOST]        gets a page into the file answer
+//	get STATUS URL [HOST]        gets a page into the file answer; @FILE/PATH reads the URL's beginning
+//	untilrun REGEXP ARGS...      runs tabellion until its output matches
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"),
@@ -60,6 +63,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"run": runCommand, "start": startCommand, "ready": readyCommand, "until": untilCommand,
+			"complete": completeCommand, "untilrun": untilRunCommand,
 			"end": endCommand, "call": callCommand, "get": getCommand,
 		},
 	})
@@ -164,7 +168,7 @@ func endCommand(ts *testscript.TestScript, neg bool, args []string) {
 	s := ts.Value(scriptKey{}).(*script)
 	c := s.running[args[0]]
 	delete(s.running, args[0])
-	if sig, ok := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}[args[1]]; ok {
+	if sig, ok := map[string]syscall.Signal{"INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}[args[1]]; ok {
 		ts.Check(c.Process.Signal(sig))
 	}
 	done := make(chan error, 1)
@@ -205,7 +209,12 @@ func callCommand(ts *testscript.TestScript, neg bool, args []string) {
 
 // getCommand implements get.
 func getCommand(ts *testscript.TestScript, neg bool, args []string) {
-	req, err := http.NewRequest("GET", args[1], nil)
+	url := args[1]
+	if file, ok := strings.CutPrefix(url, "@"); ok {
+		file, path, _ := strings.Cut(file, "/")
+		url = strings.TrimSpace(read(ts, file)) + "/" + path
+	}
+	req, err := http.NewRequest("GET", url, nil)
 	ts.Check(err)
 	if len(args) > 2 {
 		req.Host = args[2]
@@ -228,4 +237,23 @@ func fetch(ts *testscript.TestScript, req *http.Request, status string) {
 	if strconv.Itoa(res.StatusCode) != status {
 		ts.Fatalf("status %d, want %s: %s", res.StatusCode, status, text)
 	}
+}
+
+// completeCommand implements complete.
+func completeCommand(ts *testscript.TestScript, neg bool, args []string) {
+	words := append([]string{"tabellion"}, args[1:]...)
+	ask := `source ./c.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tabellion; echo "${COMPREPLY[@]}"`
+	ts.Check(ts.Exec("bash", append([]string{"-c", ask, "bash"}, words...)...))
+	if got := strings.TrimSpace(ts.ReadFile("stdout")); got != args[0] {
+		ts.Fatalf("got %q, want %q", got, args[0])
+	}
+}
+
+// untilRunCommand implements untilrun.
+func untilRunCommand(ts *testscript.TestScript, neg bool, args []string) {
+	want := regexp.MustCompile("(?m)" + args[0])
+	wait(ts, func() bool {
+		ts.Check(ts.Exec("tabellion", args[1:]...))
+		return want.MatchString(ts.ReadFile("stdout"))
+	}, "the output never matches %s", args[0])
 }

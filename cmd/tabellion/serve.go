@@ -52,6 +52,9 @@ func (c *serveCommand) Run(env *Env) error {
 	} else if !cfg.Auth.Keys {
 		log.Warn("auth.keys is not set: nobody can call over HTTP")
 	}
+	if !config.Loopback(cfg.Listen) && cfg.TLS.Cert == "" {
+		log.Warn("keys and documents cross the network in the clear: set tls.cert and tls.key, or let only a proxy that speaks TLS reach this address", "listen", cfg.Listen)
+	}
 	s, err := openOr(env.Ctx, cfg, log, func() error { return ownedBy(env.Ctx, cfg) })
 	if err != nil {
 		return err
@@ -104,7 +107,7 @@ func ownedBy(ctx context.Context, cfg *tabellion.Config) error {
 	if err != nil {
 		return err
 	}
-	return refused(&sqlite.LockedError{Dir: cfg.Data, PID: about.PID, Address: about.Address})
+	return refused(inUse(&sqlite.LockedError{Dir: cfg.Data, PID: about.PID, Address: about.Address}))
 }
 
 // serve runs an open server until a signal comes or a listener fails.
@@ -124,7 +127,7 @@ func (c *serveCommand) serve(env *Env, s *tabellion.Server, cfg *tabellion.Confi
 		say(env, "tabellion: stopping; calls under way get %s, a second signal stops at once", shutdownWithin)
 		return nil
 	case err := <-s.Failed():
-		return fmt.Errorf("a listener ended: %w", err)
+		return err
 	}
 }
 
@@ -171,6 +174,9 @@ func (c *serveCommand) welcome(env *Env, cfg *tabellion.Config, main, aside, key
 	say(env, "tabellion %s serves %q from %s", tabellion.Version(), cfg.Name, cfg.Data)
 	say(env, "  MCP      %s/mcp", base)
 	say(env, "           %s/persistence/mcp", base)
+	if cfg.Transports.SSE {
+		say(env, "           %s/sse (the form of 2024-11-05)", base)
+	}
 	if aside != "" {
 		say(env, "  health   http://%s/readyz (also /healthz, /metrics)", aside)
 	}

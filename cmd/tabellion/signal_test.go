@@ -15,6 +15,13 @@ import (
 // TestSecondSignal: while a request is under way the first signal waits for it, and the second ends the process at once
 // (security requirements, R12).
 func TestSecondSignal(t *testing.T) {
+	for signal, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
+		t.Run(signal.String(), func(t *testing.T) { secondSignal(t, signal, code) })
+	}
+}
+
+// secondSignal sends a signal twice and wants the exit code.
+func secondSignal(t *testing.T, signal syscall.Signal, code int) {
 	listen, ops := freeAddress(), freeAddress()
 	server := exec.Command("tabellion", "serve", "--persistence", filepath.Join(t.TempDir(), "data"), "--dev", "--listen", listen, "--ops", ops)
 	if err := server.Start(); err != nil {
@@ -35,17 +42,17 @@ func TestSecondSignal(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- server.Wait() }()
-	server.Process.Signal(syscall.SIGINT)
+	server.Process.Signal(signal)
 	select {
 	case err := <-done:
 		t.Fatalf("the first signal did not wait: %v", err)
 	case <-time.After(300 * time.Millisecond):
 	}
 	second := time.Now()
-	server.Process.Signal(syscall.SIGINT)
+	server.Process.Signal(signal)
 	var exit *exec.ExitError
-	if err := <-done; !errors.As(err, &exit) || exit.ExitCode() != 130 {
-		t.Errorf("it ended with %v, want 130", err)
+	if err := <-done; !errors.As(err, &exit) || exit.ExitCode() != code {
+		t.Errorf("it ended with %v, want %d", err, code)
 	}
 	if took := time.Since(second); took > 5*time.Second {
 		t.Errorf("the second signal took %s", took)

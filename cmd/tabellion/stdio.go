@@ -19,7 +19,7 @@ import (
 type stdioCommand struct {
 	place
 	User  string   `placeholder:"NAME" help:"Who the client is, with --persistence; the operating system's user by default."`
-	Roles []string `placeholder:"ROLE,..." help:"Roles of the client, with --persistence; admin by default."`
+	Roles roleList `placeholder:"ROLE,..." help:"Roles of the client, with --persistence; admin by default, and '' is none."`
 }
 
 // Help is the end of the help text.
@@ -59,7 +59,7 @@ func (c *stdioCommand) Run(env *Env) error {
 
 // config reads the configuration, and adds what the quick form means.
 func (c *stdioCommand) config(env *Env) (*tabellion.Config, error) {
-	if !c.quick() && (c.User != "" || len(c.Roles) > 0) {
+	if !c.quick() && (c.User != "" || c.Roles.given) {
 		return nil, failed("--user and --roles go with --persistence; a configuration names the client in auth.local")
 	}
 	cfg, err := c.load(env)
@@ -71,8 +71,8 @@ func (c *stdioCommand) config(env *Env) (*tabellion.Config, error) {
 		if c.User != "" {
 			me.Subject = c.User
 		}
-		if len(c.Roles) > 0 {
-			me.Roles = c.Roles
+		if c.Roles.given {
+			me.Roles = append([]string{}, c.Roles.names...)
 		}
 		cfg.Auth.Local = me
 	}
@@ -118,7 +118,19 @@ func (v *visitor) next(ctx context.Context) (control.Session, error) {
 		return nil, nil
 	}
 	say(v.env, "tabellion: process %d holds the data folder and serves this session too", about.PID)
+	v.keepNames(about.ToolNames)
 	return session, nil
+}
+
+// keepNames takes over how the owner writes tool names: they must not change in the middle of a session.
+func (v *visitor) keepNames(names catalog.Names) {
+	if names == "" || names == v.cfg.ToolNames {
+		return
+	}
+	say(v.env, "tabellion: its tool_names hold for this session: %s, not %s", names, v.cfg.ToolNames)
+	cfg := *v.cfg
+	cfg.ToolNames = names
+	v.cfg = &cfg
 }
 
 // relay carries the session to the owner, and on to others when it ends.

@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -33,9 +35,10 @@ type client struct {
 }
 
 // startStdio starts a stdio process on dir.
-func startStdio(t *testing.T, dir string, legacy bool) *client {
+func startStdio(t *testing.T, dir string, legacy bool, flags ...string) *client {
 	t.Helper()
-	c := &client{t: t, cmd: exec.Command("tabellion", "stdio", "--persistence", dir, "--set", "limits.rate=0"), legacy: legacy, answers: map[string]json.RawMessage{}, done: make(chan struct{})}
+	args := append([]string{"stdio", "--persistence", dir, "--set", "limits.rate=0"}, flags...)
+	c := &client{t: t, cmd: exec.Command("tabellion", args...), legacy: legacy, answers: map[string]json.RawMessage{}, done: make(chan struct{})}
 	c.arrived = sync.NewCond(&c.mu)
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var err error
@@ -393,11 +396,17 @@ func TestLongSocketPath(t *testing.T) {
 	if got := second.outcome("1"); got != "revision 1" {
 		t.Errorf("the second process: %s", got)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "control.path")); err != nil {
+	note, err := os.ReadFile(filepath.Join(dir, "control.path"))
+	if err != nil {
 		t.Error(err)
 	}
 	second.end()
 	first.end()
+	for _, left := range []string{filepath.Dir(strings.TrimSpace(string(note))), filepath.Join(dir, "control.path")} {
+		if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is left after a clean end: %v", left, err)
+		}
+	}
 }
 
 // TestFootprint prints what a server costs: from start to the first answer, and at rest. It asserts little: other work
@@ -422,4 +431,74 @@ func TestFootprint(t *testing.T) {
 	if first > 20*time.Second {
 		t.Errorf("the start took %s", first)
 	}
+}
+
+// TestRelayedNonsense: lines that are no messages are refused in a joined session too, and it goes on.
+func TestRelayedNonsense(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	owner := startStdio(t, dir, false)
+	owner.put("1", "a")
+	owner.outcome("1")
+	for _, legacy := range []bool{false, true} {
+		c := startStdio(t, dir, legacy)
+		c.says("serves this session too")
+		for i, line := range []string{`{}`, `{"id":null}`, `{"id":{}}`, `{"method":7}`} {
+			c.send(line)
+			c.answer("null")
+			if got := c.outcome("null"); got != "error -32600" {
+				t.Errorf("%s: %s, want -32600", line, got)
+			}
+			c.mu.Lock()
+			delete(c.answers, "null")
+			c.mu.Unlock()
+			document := fmt.Sprintf("doc-%v-%d", legacy, i)
+			c.put(document, document)
+			if got := c.outcome(document); got != "revision 1" {
+				t.Errorf("after %s: %s", line, got)
+			}
+		}
+		c.end()
+	}
+	owner.end()
+}
+
+// TestNamesOfTheOwner: a joined session has the owner's tool_names, is told so, and keeps them when it takes over.
+func TestNamesOfTheOwner(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	owner := startStdio(t, dir, false)
+	owner.put("1", "a")
+	owner.outcome("1")
+	c := startStdio(t, dir, false, "--set", "tool_names=portable")
+	c.says("its tool_names hold for this session: contract, not portable")
+	names := func(id string) bool {
+		c.send(`{"jsonrpc":"2.0","id":"` + id + `","method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`)
+		return strings.Contains(string(c.answer(id)), `"name":"persistence.put"`)
+	}
+	if !names("before") {
+		t.Error("the owner's names do not hold")
+	}
+	owner.end()
+	c.says("this one holds it now")
+	if !names("after") {
+		t.Error("the names changed in the middle of the session")
+	}
+	c.end()
+}
+
+// TestHeldByStdio: a server that meets a folder which a stdio session holds says what to do.
+func TestHeldByStdio(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	holder := startStdio(t, dir, false)
+	holder.put("1", "a")
+	holder.outcome("1")
+	out, err := exec.Command("tabellion", "serve", "--persistence", dir, "--listen", "127.0.0.1:0", "--ops", "none").CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 3 {
+		t.Errorf("serve ended with %v, want 3", err)
+	}
+	want := fmt.Sprintf("(pid %d): a stdio session or a command holds it. End that one; or start the server first, and stdio sessions join it", holder.cmd.Process.Pid)
+	if !strings.Contains(string(out), want) {
+		t.Errorf("got %s\nwant %s", out, want)
+	}
+	holder.end()
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -23,11 +24,15 @@ func (c *Config) Check() error {
 			k.policy(err)
 		}
 	}
-	if c.Limits.ResponseBytes < int(c.Persistence.Limits.MaxDocumentBytes) {
-		k.complain("limits.response_bytes", "it is smaller than persistence.limits.document_bytes: such a document could be written and not read")
+	if least := 3*c.Persistence.Limits.MaxDocumentBytes + responseFrame; int64(c.Limits.ResponseBytes) < least {
+		k.complain("limits.response_bytes", fmt.Sprintf("a document of persistence.limits.document_bytes, %s, could be written and not read: an answer holds it up to three times, as JSON and once more as escaped text; expected at least %d",
+			formatSize(c.Persistence.Limits.MaxDocumentBytes), least))
 	}
 	return k.problems.sorted()
 }
+
+// responseFrame is the room of an answer beside the payload of its document, in bytes: 255 references, twice.
+const responseFrame = 256 << 10
 
 // checker gathers problems.
 type checker struct {

@@ -67,8 +67,8 @@ type Auth struct {
 
 // Local is the principal of the local process.
 type Local struct {
-	Subject string // name without a kind: "me" is the subject local:me
-	Roles   []string
+	Subject string   // name without a kind: "me" is the subject local:me
+	Roles   []string // nil: not set, see Caller; empty: none
 }
 
 // FirstKey asks for a key to be made, and shown once, at a start that finds none in the store.
@@ -106,11 +106,11 @@ type Log struct {
 	Format string // text, json
 }
 
-// Caller is who the local process is: auth.local, with the role admin when it names no role and there is no policy
-// section (middle, D6). Nil is nobody.
+// Caller is who the local process is: auth.local, with the role admin when its roles are not set and there is no policy
+// section (middle, D6); an empty list of roles is none. Nil is nobody.
 func (c *Config) Caller() *Local {
 	l := c.Auth.Local
-	if l == nil || len(l.Roles) > 0 || c.Policy != nil {
+	if l == nil || l.Roles != nil || c.Policy != nil {
 		return l
 	}
 	return &Local{Subject: l.Subject, Roles: []string{policy.RoleAdmin}}

@@ -132,6 +132,12 @@ func TestRefused(t *testing.T) {
 		{"above the ceiling", "data: d\nlimits: {request_bytes: 1GiB}\n", `limits.request_bytes: expected a size from 4KiB to 16MiB`},
 		{"not a number", "data: d\nlimits: {rate: .nan}\n", `a nan is not allowed`},
 		{"short retention of keys", "data: d\npersistence: {limits: {idempotency_retention: 1h}}\n", `expected a time span from 7d to 366d`},
+		{"a time span without a unit", "data: d\nlimits: {deadline: 30}\n", `limits.deadline: expected a time span from 1s to 10m, such as 30s or 7d, got a whole number; write 30s`},
+		{"days without a unit", "data: d\npersistence: {limits: {idempotency_retention: 30}}\n", `got a whole number; write 30d`},
+		{"an assignment without a place", "data: d\npolicy:\n  assignments:\n    - {subject: 'user:a', role: admin}\n", `tabellion.yaml:4:7: policy.assignments[0]: on is missing: A path, or a path with /**`},
+		{"a deny of nobody", "data: d\npolicy: {denies: [{on: /**}]}\n", `policy.denies[0]: subject is missing`},
+		{"a document that cannot be answered", "data: d\npersistence: {limits: {document_bytes: 2MiB}}\n", `limits.response_bytes: a document of persistence.limits.document_bytes, 2MiB, could be written and not read`},
+		{"an answer a byte too small", "data: d\nlimits: {response_bytes: 3407871}\n", `expected at least 3407872`},
 		{"other retention", "data: d\npersistence: {retention: 30d}\n", `persistence.retention: this version keeps every revision forever`},
 		{"bad address", "data: d\nlisten: '8635'\n", `listen: expected host:port`},
 		{"empty host", "data: d\nlisten: ':8635'\n", `listen: expected host:port`},
@@ -194,10 +200,10 @@ func TestSecretNeverRepeated(t *testing.T) {
 
 // TestPrecedence: a flag wins over the environment, and that over the file.
 func TestPrecedence(t *testing.T) {
-	const file = "data: d\nname: file\nlimits: {rate: 1, burst: 1}\n"
+	const file = "data: d\nname: file\nlimits: {rate: 1, burst: 1}\nauth: {pepper: env:TABELLION_PEPPER}\n"
 	c := mustLoad(t, file, config.Source{
 		Environ: []string{"TABELLION_NAME=env", "TABELLION_LIMITS_RATE=2", "TABELLION_HOSTS=a.example, b.example", "TABELLION_AUTH_KEYS=true",
-			"TABELLION_BROKER_SECRET=x", "OTHER=1"},
+			"TABELLION_PEPPER=x", "TABELLION_SERVICE_PORT_HTTP=8635", "TABELLION_PORT_8635_TCP=tcp://10.0.0.1:8635", "OTHER=1"},
 		Set: []config.Setting{{Key: "limits.rate", Value: "3", Flag: "--set"}},
 	})
 	if c.Name != "env" || c.Limits.Rate != 3 || c.Limits.Burst != 1 || !c.Auth.Keys {
@@ -215,6 +221,10 @@ func TestOverridesRefused(t *testing.T) {
 		src        config.Source
 	}{
 		{"variable", `environment variable TABELLION_LIMITS_RATE: limits.rate: expected a number`, config.Source{Environ: []string{"TABELLION_LIMITS_RATE=fast"}}},
+		{"no key", `environment variable TABELLION_LIMIT_RATE: it names no key; the nearest is TABELLION_LIMITS_RATE; variables that begin with`, config.Source{Environ: []string{"TABELLION_LIMIT_RATE=5"}}},
+		{"no key at all", `environment variable TABELLION_ZZZ: it names no key; variables`, config.Source{Environ: []string{"TABELLION_ZZZ="}}},
+		{"a section", `environment variable TABELLION_LIMITS: it is a section and can be set in a file only`, config.Source{Environ: []string{"TABELLION_LIMITS=5"}}},
+		{"a list of sections", `environment variable TABELLION_POLICY_ASSIGNMENTS: it is a section and can be set in a file only`, config.Source{Environ: []string{"TABELLION_POLICY_ASSIGNMENTS=x"}}},
 		{"unserved variable", `environment variable TABELLION_STORE: store: this version does not serve it`, config.Source{Environ: []string{"TABELLION_STORE=postgres://x"}}},
 		{"flag", `flag --listen: listen: expected host:port`, config.Source{Set: []config.Setting{{Key: "listen", Value: "x", Flag: "--listen"}}}},
 		{"unknown key", `unknown key "limits.rat"; the nearest valid key is "limits.rate"`, config.Source{Set: []config.Setting{{Key: "limits.rat", Value: "1", Flag: "--set"}}}},

@@ -18,7 +18,8 @@ key, a key that stands twice, a wrong type or a value out of range is refused wi
 
 * Each key can be overridden by the environment variable named beside it, and that by a flag: a flag of its own, or
   ` + "`--set KEY=VALUE`" + `. Lists are separated by commas there. Sections whose entries have names or numbers
-  (` + "`policy.roles`, `policy.assignments`, `policy.denies`" + `) can be set in the file only.
+  (` + "`policy.roles`, `policy.assignments`, `policy.denies`" + `) can be set in the file only. A variable that begins with
+  ` + "`TABELLION_`" + ` and names no key is refused, unless a reference to a secret names it.
 * Paths in the file are taken from the file's folder, paths in variables and flags from the working folder.
 * A secret never stands in the file. It is a reference, ` + "`env:NAME` or `file:path`" + `; a file that others than its owner may
   read is refused.

@@ -23,6 +23,8 @@ type key struct {
 	records func() (fields []*key, add func(c *Config)) // of a list of sections
 	entries func(c *Config, name string) *key           // of a section whose keys are chosen by the operator: the leaf of one
 
+	needed  bool   // of a field of a record: it must be there
+	unit    string // what a bare number lacks: "s"; "" when nothing
 	accepts []kind // kinds of YAML values a leaf takes
 	set     func(c *Config, texts []string) error
 
@@ -118,7 +120,7 @@ func number(name, def, doc string, low, high float64, at func(*Config) *float64)
 // duration is a leaf of a time span in a range, such as 90s, 15m, 12h or 7d.
 func duration(name, def, doc string, low, high time.Duration, at func(*Config) *time.Duration) *key {
 	want := fmt.Sprintf("a time span from %s to %s, such as 30s or 7d", formatDuration(low), formatDuration(high))
-	return scalar(name, want, def, doc, []kind{kindText}, func(c *Config, s string) error {
+	k := scalar(name, want, def, doc, []kind{kindText}, func(c *Config, s string) error {
 		d, err := parseDuration(s)
 		if err != nil || d < low || d > high {
 			return fmt.Errorf("expected %s, got %s", want, quote(s))
@@ -126,6 +128,11 @@ func duration(name, def, doc string, low, high time.Duration, at func(*Config) *
 		*at(c) = d
 		return nil
 	})
+	k.unit = "s"
+	if low >= 24*time.Hour {
+		k.unit = "d"
+	}
+	return k
 }
 
 // size is a leaf of a number of bytes in a range, such as 65536, 64KiB or 4MiB.
@@ -154,7 +161,7 @@ func list(name, def, doc string, at func(*Config) *[]string, ok func(string) err
 				}
 			}
 		}
-		*at(c) = texts
+		*at(c) = append([]string{}, texts...) // an empty list that was given is not nil
 		return nil
 	}}
 }

@@ -56,7 +56,7 @@ var root = section("", "",
 var authKeys = section("auth", "Who may call. Without this section nobody can, over HTTP or by stdio.",
 	section("local", "The principal of `stdio` and of the commands on this machine.",
 		text("subject", "", "Name of the principal; `me` is the subject local:me in the policy. user:NAME and service:NAME are possible too.", func(c *Config) *string { return &c.local().Subject }, nil),
-		list("roles", "[]", "Roles of the principal. The role `admin` may do everything; without a section `policy` it is the default.", func(c *Config) *[]string { return &c.local().Roles }, nil)),
+		list("roles", "", "Roles of the principal. The role `admin` may do everything; without a section `policy` it is the default when this key is absent. `[]` is no role.", func(c *Config) *[]string { return &c.local().Roles }, nil)),
 	boolean("keys", "false", "Accept API keys, which `tabellion keys create` makes.", func(c *Config) *bool { return &c.Auth.Keys }),
 	secret("pepper", "Mixed into the stored digests of API keys, so that a copy of the store does not suffice to check a guess. A change makes all keys invalid.",
 		func(c *Config) *Secret { return &c.Auth.Pepper }),
@@ -89,17 +89,17 @@ var policyKeys = begun(section("policy", "Who may do what. Nothing is allowed th
 	&key{name: "assignments", doc: "Who has which role where.", records: func() ([]*key, func(*Config)) {
 		a := &policy.Assignment{}
 		return []*key{
-			text("subject", "", "user:NAME, role:NAME, key:ID, local:NAME, or * for every authenticated caller.", func(*Config) *string { return &a.Subject }, nil),
-			text("role", "", "A role of `policy.roles`, or `admin`.", func(*Config) *string { return &a.Role }, nil),
-			text("on", "", "A path, or a path with /** for all below it: /persistence/namespaces/explorer/**.", func(*Config) *string { return &a.On }, nil),
+			need(text("subject", "", "user:NAME, role:NAME, key:ID, local:NAME, or * for every authenticated caller.", func(*Config) *string { return &a.Subject }, nil)),
+			need(text("role", "", "A role of `policy.roles`, or `admin`.", func(*Config) *string { return &a.Role }, nil)),
+			need(text("on", "", "A path, or a path with /** for all below it: /persistence/namespaces/explorer/**.", func(*Config) *string { return &a.On }, nil)),
 		}, func(c *Config) { p := c.policy(); p.Assignments = append(p.Assignments, *a) }
 	}},
 	&key{name: "denies", doc: "What is taken away, whatever an assignment says.", records: func() ([]*key, func(*Config)) {
 		d, caps := &policy.Deny{}, new([]string)
 		return []*key{
-				text("subject", "", "As in an assignment.", func(*Config) *string { return &d.Subject }, nil),
+				need(text("subject", "", "As in an assignment.", func(*Config) *string { return &d.Subject }, nil)),
 				list("capabilities", "[]", "What is taken away; all when the list is empty.", func(*Config) *[]string { return caps }, nil),
-				text("on", "", "As in an assignment.", func(*Config) *string { return &d.On }, nil),
+				need(text("on", "", "As in an assignment.", func(*Config) *string { return &d.On }, nil)),
 			}, func(c *Config) {
 				for _, name := range *caps {
 					d.Capabilities = append(d.Capabilities, policy.Capability(name))
@@ -118,7 +118,7 @@ var limitKeys = section("limits", "Bounds of calls and messages.",
 	integer("total_concurrency", "256", "Calls under way in all.", 1, maxTotal, func(c *Config, n int64) { c.Limits.TotalConcurrency = int(n) }),
 	duration("deadline", "30s", "How long one call may take.", time.Second, maxDeadline, func(c *Config) *time.Duration { return &c.Limits.Deadline }),
 	size("request_bytes", "4MiB", "Largest message that is read.", minMessage, maxMessage, func(c *Config, n int64) { c.Limits.RequestBytes = int(n) }),
-	size("response_bytes", "4MiB", "Largest result of one call.", minMessage, maxMessage, func(c *Config, n int64) { c.Limits.ResponseBytes = int(n) }),
+	size("response_bytes", "4MiB", "Largest result of one call: at least three times persistence.limits.document_bytes and 256 KiB, because a result holds a document as JSON and once more as escaped text.", minMessage, maxMessage, func(c *Config, n int64) { c.Limits.ResponseBytes = int(n) }),
 	integer("auth_failures", "20", "Failed authentications of one address in a minute, before it is refused for a minute.", 1, maxAuthFailures, func(c *Config, n int64) { c.Limits.AuthFailures = int(n) }),
 )
 
@@ -140,6 +140,12 @@ var persistenceKeys = section("persistence", "Documents.",
 		size("namespace_bytes", "10GiB", "Room of one namespace, all revisions counted.", 1, maxNamespace, func(c *Config, n int64) { c.Persistence.Limits.MaxNamespaceBytes = n }),
 		duration("idempotency_retention", "7d", "How long idempotency keys are remembered.", minRetention, maxRetention, func(c *Config) *time.Duration { return &c.Persistence.Limits.IdempotencyRetention })),
 )
+
+// need makes a field of a record one that must be there.
+func need(k *key) *key {
+	k.needed = true
+	return k
+}
 
 // begun has a section count when it is empty.
 func begun(k *key, begin func(*Config)) *key {

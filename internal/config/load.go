@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -49,6 +50,12 @@ func Load(src Source) (*Config, error) {
 		return nil, err
 	}
 	d.anchor(".")
+	for _, s := range src.Environ {
+		d.stray(s)
+	}
+	if err := d.problems.sorted(); err != nil {
+		return nil, err
+	}
 	if err := d.c.Check(); err != nil {
 		return nil, err
 	}
@@ -145,7 +152,20 @@ func (d *decoder) records(k *key, path string, n node) {
 		d.c.origins[at] = item.at
 		fields, add := k.records()
 		d.section(&key{keys: fields}, at, item)
+		d.missing(fields, at, item)
 		add(d.c)
+	}
+}
+
+// missing complains about fields of a record that must be there.
+func (d *decoder) missing(fields []*key, at string, n node) {
+	if n.kind != kindMap {
+		return // which was said
+	}
+	for _, f := range fields {
+		if f.needed && !slices.ContainsFunc(n.members, func(m member) bool { return m.name == f.name }) {
+			d.complain(n.at, at, "%s is missing: %s", f.name, f.doc)
+		}
 	}
 }
 
@@ -171,20 +191,24 @@ func (d *decoder) leaf(k *key, path string, n node) {
 	}
 }
 
-// quotes proposes quotes where a text was meant and YAML read something else.
+// quotes proposes a text where YAML read something else: with the unit that the key needs, or in quotes when that would
+// be taken.
 func quotes(k *key, n node) string {
-	if n.text == "" || !slices.Contains(k.accepts, kindText) {
+	switch {
+	case n.text == "" || !slices.Contains(k.accepts, kindText):
+		return ""
+	case k.unit != "":
+		return fmt.Sprintf("; write %s%s", n.text, k.unit)
+	case k.set != nil && k.set(Default(), []string{n.text}) != nil:
 		return ""
 	}
 	return fmt.Sprintf("; write %q if a text is meant", n.text)
 }
 
-// variable takes one environment variable. Variables with our prefix that are no key are left alone: they may be
-// secrets that the file refers to.
+// variable takes one environment variable that is a key's. See stray for others.
 func (d *decoder) variable(s string) {
 	name, value, _ := strings.Cut(s, "=")
-	suffix, ok := strings.CutPrefix(name, envPrefix)
-	if !ok {
+	if !strings.HasPrefix(name, envPrefix) {
 		return
 	}
 	for path, k := range leaves() {
@@ -193,11 +217,52 @@ func (d *decoder) variable(s string) {
 			return
 		}
 	}
-	for _, k := range root.keys {
-		if k.unserved != "" && strings.EqualFold(k.name, suffix) {
-			d.complain(origin{where: "environment variable " + name}, k.name, "this version does not serve it: %s", k.unserved)
+}
+
+// foreign are variables with our prefix that no configuration is meant by: what Kubernetes sets for a service of this
+// name, what holds a client's key, and what the tests of this program set for it.
+var foreign = regexp.MustCompile(`^TABELLION_(SERVICE_(HOST|PORT)|PORT)(_[A-Z0-9_]+)?$|^TABELLION_(API_KEY|BINARY|CACHE|EXTRA_FIXTURES|POWERCUT_SERVE|REAL|STORETEST_FAULT|WEAKEN|TEST_[A-Z0-9_]+)$`)
+
+// stray refuses a variable with our prefix that sets nothing: a typing error would be silent otherwise. One that holds a
+// secret of this configuration is none; so it comes last.
+func (d *decoder) stray(s string) {
+	name, _, _ := strings.Cut(s, "=")
+	suffix, ok := strings.CutPrefix(name, envPrefix)
+	if !ok || foreign.MatchString(name) || d.c.TLS.Key.names(name) || d.c.Auth.Pepper.names(name) {
+		return
+	}
+	near, least := "", 1+len(suffix)/3
+	for path := range leaves() {
+		if EnvName(path) == name {
+			return
+		}
+		if n := distance(name, EnvName(path)); n <= least {
+			near, least = "; the nearest is "+EnvName(path), n-1
 		}
 	}
+	at := origin{where: "environment variable " + name}
+	for _, k := range root.keys {
+		section := EnvName(k.name)
+		switch {
+		case k.unserved != "" && section == name:
+			d.complain(at, k.name, "this version does not serve it: %s", k.unserved)
+			return
+		case !k.leaf() && (section == name || k.inFile(strings.TrimPrefix(name, section+"_"))):
+			d.complain(at, "", "it is a section and can be set in a file only, key by key")
+			return
+		}
+	}
+	d.complain(at, "", "it names no key%s; variables that begin with %s set keys of the configuration", near, envPrefix)
+}
+
+// inFile tells whether the variable's rest names a part of the section that has no variable.
+func (k *key) inFile(rest string) bool {
+	for _, sub := range k.keys {
+		if !sub.leaf() && strings.EqualFold(sub.name, rest) {
+			return true
+		}
+	}
+	return false
 }
 
 // EnvName is the environment variable that overrides a key: TABELLION_AUTH_KEYS for auth.keys.

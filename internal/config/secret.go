@@ -33,6 +33,9 @@ func ParseSecret(text string) (Secret, error) {
 // IsZero tells whether there is no secret.
 func (s Secret) IsZero() bool { return s.ref == "" }
 
+// names tells whether it is read from the environment variable of this name.
+func (s Secret) names(variable string) bool { return s.ref == "env:"+variable }
+
 // String, GoString, MarshalText and LogValue hide even the reference.
 func (s Secret) String() string               { return redacted }
 func (s Secret) GoString() string             { return redacted }

@@ -21,6 +21,8 @@ const (
 	cacheFor = 5 * time.Second
 	// touchEvery is how often uses are written.
 	touchEvery = time.Minute
+	// touchFirst is when the first use of a key by this process is written: whoever made it sees that it works.
+	touchFirst = time.Second
 	// touchTimeout bounds one writing of uses.
 	touchTimeout = 10 * time.Second
 )
@@ -52,7 +54,9 @@ type Authenticator struct {
 	cache   map[[32]byte]cached
 	changes int // counts Forget: a look-up that overlaps one is not cached
 	uses    map[string]KeyUse
+	met     map[string]bool // ids of keys whose first use was noted; begun anew beyond maxCached
 
+	soon chan struct{} // a key was used for the first time
 	stop chan struct{}
 	done chan struct{}
 	once sync.Once
@@ -75,7 +79,7 @@ func NewAuthenticator(cfg Config) (*Authenticator, error) {
 	}
 	a := &Authenticator{
 		cfg: cfg, dummy: sha256.Sum256([]byte("no key has this digest")), start: cfg.Clock.Now(), begun: time.Now(),
-		cache: map[[32]byte]cached{}, uses: map[string]KeyUse{}, stop: make(chan struct{}), done: make(chan struct{}),
+		cache: map[[32]byte]cached{}, uses: map[string]KeyUse{}, met: map[string]bool{}, soon: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	go a.touchLoop()
 	return a, nil
@@ -232,24 +236,48 @@ func (a *Authenticator) used(id string, now time.Time) {
 	defer a.mu.Unlock()
 	u := a.uses[id]
 	a.uses[id] = KeyUse{ID: id, At: now, Count: u.Count + 1}
+	if a.met[id] {
+		return
+	}
+	if len(a.met) >= maxCached {
+		clear(a.met)
+	}
+	a.met[id] = true
+	select {
+	case a.soon <- struct{}{}:
+	default:
+	}
 }
 
-// touchLoop writes the uses now and then.
+// touchLoop writes the uses: soon after the first one of a key, and then now and then.
 func (a *Authenticator) touchLoop() {
 	defer close(a.done)
 	tick := time.NewTicker(touchEvery)
 	defer tick.Stop()
+	var first <-chan time.Time
 	for {
 		select {
-		case <-tick.C:
-			ctx, cancel := context.WithTimeout(context.Background(), touchTimeout)
-			if err := a.flush(ctx); err != nil {
-				a.cfg.Log.Warn("uses of keys are not written yet", "error", err)
+		case <-a.soon:
+			if first == nil {
+				first = time.After(touchFirst)
 			}
-			cancel()
+		case <-first:
+			first = nil
+			a.touch()
+		case <-tick.C:
+			a.touch()
 		case <-a.stop:
 			return
 		}
+	}
+}
+
+// touch writes the uses and logs a failure.
+func (a *Authenticator) touch() {
+	ctx, cancel := context.WithTimeout(context.Background(), touchTimeout)
+	defer cancel()
+	if err := a.flush(ctx); err != nil {
+		a.cfg.Log.Warn("uses of keys are not written yet", "error", err)
 	}
 }
 

@@ -303,16 +303,21 @@ func TestUses(t *testing.T) {
 			return slices.Clone(w.keys.touches)
 		}
 		made := w.mustCreate(t, identity.KeySpec{User: "ana"})
+		w.ask(t, made.Text)
+		time.Sleep(1100 * time.Millisecond)
+		if len(touches()) != 1 || touches()[0][0].Count != 1 {
+			t.Fatalf("uses %v, want the first one soon", touches())
+		}
 		for range 30 {
 			w.ask(t, made.Text)
 			time.Sleep(time.Second)
 		}
-		if len(touches()) != 0 {
+		if len(touches()) != 1 {
 			t.Errorf("written %d times within the first minute", len(touches()))
 		}
 		time.Sleep(time.Minute)
-		if len(touches()) != 1 || touches()[0][0].Count != 30 {
-			t.Fatalf("uses %v, want 30 at once", touches())
+		if len(touches()) != 2 || touches()[1][0].Count != 30 {
+			t.Fatalf("uses %v, want 30 more at once", touches())
 		}
 		w.ask(t, made.Text)
 		w.keys.mu.Lock()
@@ -330,7 +335,7 @@ func TestUses(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := touches()[len(touches())-1]
-		if len(touches()) != 2 || last[0].Count != 1 || last[0].ID != made.Key.ID {
+		if len(touches()) != 3 || last[0].Count != 1 || last[0].ID != made.Key.ID {
 			t.Errorf("uses after Close %v, want one more of %s", touches(), made.Key.ID)
 		}
 	})

@@ -138,6 +138,9 @@ func (s *KeyService) draw(now time.Time) (NewKey, error) {
 
 // check refuses what no key may be.
 func (k *KeySpec) check() error {
+	if k.User == "" {
+		return fault.New(fault.InvalidRequest, "the user is empty; name the one that the key acts as")
+	}
 	if !userName.MatchString(k.User) {
 		return fault.New(fault.InvalidRequest, "user %q is not a name of letters, digits and . _ @ + -, at most 128 of them", clip(k.User))
 	}
@@ -164,6 +167,9 @@ func (k *KeySpec) check() error {
 // checkWords refuses text for people that is too short, too long, or holds what cannot be seen.
 func checkWords(what, text string, least, most int) error {
 	n := utf8.RuneCountInString(text)
+	if n > most {
+		return fault.New(fault.InvalidRequest, "the %s has %d characters; at most %d are kept", what, n, most)
+	}
 	visible := func(r rune) bool { return unicode.IsPrint(r) && r != utf8.RuneError }
 	if n < least || n > most || strings.TrimSpace(text) != text || strings.ContainsFunc(text, func(r rune) bool { return !visible(r) }) {
 		return fault.New(fault.InvalidRequest, "the %s must be %d to %d printable characters without blanks around them", what, least, most)
@@ -230,7 +236,7 @@ func (s *KeyService) Show(ctx context.Context, id string) (Key, error) {
 // known turns the store's word for an unknown id into a fault.
 func (s *KeyService) known(id string, err error) error {
 	if errors.Is(err, ErrKeyUnknown) {
-		return fault.New(fault.NotFound, "no key has the id %q; `keys list` shows the ids", clip(id))
+		return fault.New(fault.NotFound, "no key has the id %q, see keys list", clip(id))
 	}
 	return err
 }
@@ -271,7 +277,7 @@ func (s *KeyService) forget(id string) {
 // Rotation says how to replace a key.
 type Rotation struct {
 	Grace   string // how long the old key stays good, such as "24h"; "" is a day, "0h" ends it at once
-	Expires string // of the new key; "" is as long from now as the old key's whole life was
+	Expires string // of the new key; "" is when the old key was to end
 }
 
 // Rotate makes a key that replaces another and has the same rights. The old one ends after the grace, or when it would
@@ -359,7 +365,7 @@ func (s *KeyService) successor(old *Key, expires string, now time.Time) (NewKey,
 	case expires != "":
 		k.ExpiresAt, err = ParseExpiry(expires, now)
 	case !old.ExpiresAt.IsZero():
-		k.ExpiresAt = now.Add(old.ExpiresAt.Sub(old.CreatedAt))
+		k.ExpiresAt = old.ExpiresAt
 	}
 	return made, err
 }

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 
+	"github.com/tabellion-mcp/tabellion/fault"
 	"github.com/tabellion-mcp/tabellion/internal/audit"
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 	"github.com/tabellion-mcp/tabellion/internal/catalog"
@@ -38,15 +39,16 @@ const madeSchema = `{"type":"object","additionalProperties":false,"required":["k
 
 // The input schemas.
 const (
-	idProperty = `"id":{"type":"string","pattern":"^[0-9a-f]{12}$","description":"The key's id, as keys list shows it."}`
+	// The service says what is wrong with an id, a user and a name, in words for people; the schemas only bound them.
+	idProperty = `"id":{"type":"string","maxLength":1024,"description":"The key's id, as keys list shows it."}`
 
 	createIn = `{"type":"object","additionalProperties":false,"required":["user","name"],"properties":{
- "user":{"type":"string","minLength":1,"maxLength":128,"description":"Whom the key acts as: subject user:<user>."},
- "name":{"type":"string","minLength":1,"maxLength":100,"description":"What the key is for."},
+ "user":{"type":"string","maxLength":1024,"description":"Whom the key acts as: subject user:<user>."},
+ "name":{"type":"string","maxLength":1024,"description":"What the key is for."},
  "roles":{"type":"array","maxItems":64,"items":{"type":"string"}},
  "only":{"type":"array","minItems":1,"maxItems":64,"items":{"type":"string"},"description":"Narrows the key to these scopes, capability@pattern."},
  "tenant":{"type":"string"},
- "workspaces":{"type":"array","maxItems":64,"items":{"type":"string"}},
+ "workspaces":{"type":"array","maxItems":64,"items":{"type":"string"},"description":"Not part of this version: refused."},
  "expires":{"type":"string","description":"90d, 12h, 30m, or a time in RFC 3339. Absent: never."}}}`
 
 	listIn = `{"type":"object","additionalProperties":false,"properties":{
@@ -60,7 +62,7 @@ const (
 
 	rotateIn = `{"type":"object","additionalProperties":false,"required":["id"],"properties":{` + idProperty + `,
  "grace":{"type":"string","description":"How long the old key stays good: 24h when absent, 0h for not at all."},
- "expires":{"type":"string","description":"Of the new key. Absent: as long from now as the old key's whole life."}}}`
+ "expires":{"type":"string","description":"Of the new key. Absent: when the old key was to end."}}}`
 
 	pruneIn = `{"type":"object","additionalProperties":false,"properties":{
  "age":{"type":"string","description":"Keys that have been dead for longer than this: 30d when absent."}}}`
@@ -73,11 +75,16 @@ const (
 )
 
 // keys are the operations on API keys.
-type keys struct{ service *identity.KeyService }
+type keys struct {
+	service *identity.KeyService
+	policy  *policy.Config // nil: no section
+	open    bool           // --dev
+}
 
 // keyOperations lists the operations on API keys.
-func keyOperations(s *identity.KeyService) []*catalog.Operation {
-	k := keys{s}
+func keyOperations(cfg Config) []*catalog.Operation {
+	s := cfg.Keys
+	k := keys{s, cfg.Policy, cfg.Open}
 	ops := []*catalog.Operation{
 		{Name: "operator.keys.create", Title: "Make an API key", Effects: creates, Capability: policy.OperatorAdmin,
 			Doc: "Makes an API key for a user and gives its text, once.",
@@ -124,11 +131,16 @@ func row(c *catalog.Call) identity.RowFunc {
 
 // create runs operator.keys.create.
 func (k keys) create(ctx context.Context, c *catalog.Call) (catalog.Result, error) {
+	if c.In.Get("workspaces").Len() > 0 {
+		return catalog.Result{}, fault.New(fault.UnsupportedFormat, "workspaces are not part of this version: nothing would be kept apart by them")
+	}
 	made, err := k.service.Create(ctx, identity.KeySpec{
 		User: c.In.Get("user").Str(), Name: c.In.Get("name").Str(), Roles: stringsOf(c.In.Get("roles")),
-		Only: stringsOf(c.In.Get("only")), Tenant: c.In.Get("tenant").Str(), Workspaces: stringsOf(c.In.Get("workspaces")),
-		Expires: c.In.Get("expires").Str(),
+		Only: stringsOf(c.In.Get("only")), Tenant: c.In.Get("tenant").Str(), Expires: c.In.Get("expires").Str(),
 	}, row(c))
+	if err == nil {
+		made.Notes = append(made.Notes, k.notes(&made.Key)...)
+	}
 	return madeResult(c, made), err
 }
 

@@ -25,6 +25,12 @@ type Config struct {
 	Keys *identity.KeyService
 	// Explain asks the server's policy one question. Only the gate holds a decider, so this is the gate's method.
 	Explain func(ctx context.Context, subjects []string, check policy.Check) (policy.Decision, error)
+	// Local is the caller that auth.local configures: an explanation of its subject has its roles. Nil: nobody.
+	Local *identity.Principal
+	// Policy is the configured policy, for notes on what a new key's roles and scopes mean. Nil: there is no section.
+	Policy *policy.Config
+	// Open tells that everything is allowed (--dev), so that there is nothing to note.
+	Open bool
 	// Health tells how each part of the server is, in a fixed order.
 	Health func(ctx context.Context) []Part
 	// Catalog gives the catalog that these operations are in. It is called when an operation runs, not before.
@@ -55,7 +61,7 @@ var (
 
 // Operations lists the operations of the slot.
 func Operations(cfg Config) []*catalog.Operation {
-	ops := append(keyOperations(cfg.Keys), explainOperation(cfg), healthOperation(cfg), surfaceOperation(cfg))
+	ops := append(keyOperations(cfg), explainOperation(cfg), healthOperation(cfg), surfaceOperation(cfg))
 	for _, op := range ops {
 		op.Slot, op.Errors = catalog.Operator, fault.PlainDialect
 	}
@@ -67,6 +73,20 @@ func on(c policy.Capability, path policy.Path) func(context.Context, catalog.Loo
 	return func(context.Context, catalog.Lookup, canonjson.Value) ([]policy.Check, error) {
 		return []policy.Check{{Capability: c, Path: path}}, nil
 	}
+}
+
+// Needs gives what a caller of an operation needs: its capability, and the path it is needed on. Both are empty for an
+// unknown one.
+func Needs(operation string) policy.Check {
+	for _, op := range Operations(Config{}) {
+		if op.Name != operation {
+			continue
+		}
+		if checks, err := op.Targets(context.Background(), nil, canonjson.Value{}); err == nil && len(checks) > 0 {
+			return checks[0]
+		}
+	}
+	return policy.Check{}
 }
 
 // absent answers for an operation without its part.

@@ -83,14 +83,19 @@ func newServer(t *testing.T) *server {
 	t.Cleanup(func() { must(t, s.auth.Close(context.Background())) })
 	keys, err := identity.NewKeyService(identity.ServiceConfig{Keys: s.store, Auth: s.auth, Clock: s.clock, Random: rand.Reader})
 	must(t, err)
-	decider, err := policy.New(policy.Config{
+	rules := policy.Config{
 		Roles: map[string][]string{"chief": {"operator.read", "operator.admin"}, "looker": {"operator.read"}},
 		Assignments: []policy.Assignment{
 			{Subject: "user:ana", Role: "chief", On: "/operator/**"}, {Subject: "user:otto", Role: "looker", On: "/operator/**"},
+			{Subject: "role:watch", Role: "looker", On: "/operator/keys"},
 		},
-	})
+	}
+	decider, err := policy.New(rules)
+	must(t, err)
+	me, err := identity.Local("me", []string{"watch"})
 	must(t, err)
 	ops := operator.Operations(operator.Config{
+		Local: me, Policy: &rules,
 		Keys: keys, Catalog: func() *catalog.Catalog { return s.catalog },
 		Explain: func(ctx context.Context, subjects []string, c policy.Check) (policy.Decision, error) {
 			return s.gate.Explain(ctx, subjects, c)

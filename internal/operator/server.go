@@ -12,7 +12,7 @@ import (
 // Schemas of operator.policy.explain.
 const (
 	explainIn = `{"type":"object","additionalProperties":false,"required":["subject","capability","path"],"properties":{
- "subject":{"type":"string","minLength":1,"maxLength":256,"description":"Such as user:ana, key:7f3a, role:writer or local:me."},
+ "subject":{"type":"string","minLength":1,"maxLength":256,"description":"Such as user:ana, key:7f3a12bc90de, role:writer or local:me. A key has its user and roles and is narrowed by its scopes; the configured local caller has its roles."},
  "roles":{"type":"array","maxItems":64,"items":{"type":"string"},"description":"Roles that the subject has beside."},
  "capability":{"type":"string","description":"Such as persistence.write."},
  "path":{"type":"string","maxLength":1024,"description":"Such as /persistence/namespaces/a/documents/b."}}}`
@@ -26,7 +26,7 @@ const (
 func explainOperation(cfg Config) *catalog.Operation {
 	return &catalog.Operation{
 		Name: "operator.policy.explain", Title: "Explain an access decision", Effects: reads, Capability: policy.OperatorRead,
-		Doc: "Tells whether the policy allows a subject a capability on a path, and which rule decides. A key's scopes are not looked at.",
+		Doc: "Tells whether the policy allows a subject a capability on a path, and which rule decides. A key's scopes and its end decide too.",
 		In:  catalog.MustSchema(explainIn), Out: catalog.MustSchema(explainOut),
 		Targets: on(policy.OperatorRead, policyPath),
 		Run: func(ctx context.Context, c *catalog.Call) (catalog.Result, error) {
@@ -37,7 +37,7 @@ func explainOperation(cfg Config) *catalog.Operation {
 			if err != nil {
 				return catalog.Result{}, err
 			}
-			d, err := cfg.Explain(ctx, subjects, check)
+			d, err := cfg.Answer(ctx, c.Now, subjects, check)
 			return catalog.Result{Value: canonjson.Object(
 				canonjson.M("allow", canonjson.Bool(d.Allow)), canonjson.M("rule", canonjson.String(d.Rule)))}, err
 		},

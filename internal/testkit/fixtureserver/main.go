@@ -74,7 +74,7 @@ func run(ctx context.Context, listen, portFile string) error {
 // serve serves l until ctx ends, then closes in order.
 func serve(ctx context.Context, server *mcp.Server, h *http.Server, l net.Listener) error {
 	failed := make(chan error, 1)
-	go func() { failed <- h.Serve(l) }()
+	go func() { failed <- h.Serve(web.Bound(l, web.Limits{})) }()
 	select {
 	case err := <-failed:
 		return err

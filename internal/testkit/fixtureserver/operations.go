@@ -135,8 +135,8 @@ func behaviourTools() []*catalog.Operation {
 			return said("Logged, if anybody asked for it.")
 		}),
 		tool("test_streaming_elicitation", "Reports progress and answers.", anyInput, withProgress),
-		tool("test_trigger_tool_change", "Announces a changed list of tools.", anyInput, announce(catalog.Change{Tools: true})),
-		tool("test_trigger_prompt_change", "Announces a changed list of prompts.", anyInput, announce(catalog.Change{Prompts: true})),
+		announcer("test_trigger_tool_change", "Announces a changed list of tools.", catalog.Change{Tools: true}),
+		announcer("test_trigger_prompt_change", "Announces a changed list of prompts.", catalog.Change{Prompts: true}),
 	}
 }
 
@@ -163,12 +163,14 @@ func withProgress(_ context.Context, c *catalog.Call) (catalog.Result, error) {
 	return said("Done.")
 }
 
-// announce tells the clients of a change.
-func announce(change catalog.Change) doing {
-	return func(_ context.Context, c *catalog.Call) (catalog.Result, error) {
+// announcer makes a tool that tells the clients of a change.
+func announcer(name, doc string, change catalog.Change) *catalog.Operation {
+	op := tool(name, doc, anyInput, func(_ context.Context, c *catalog.Call) (catalog.Result, error) {
 		c.Notify(change)
 		return said("Announced.")
-	}
+	})
+	op.Publish.Notifies = true
+	return op
 }
 
 // resources are the fixed ones and a template.

@@ -50,6 +50,9 @@ type About struct {
 	PID     int    `json:"pid"`
 	Address string `json:"address,omitempty"` // of its MCP endpoints; "" when it serves stdio only
 	Version string `json:"version,omitempty"`
+	// ToolNames is how tool names are written in its sessions: a session that joins, and goes on by itself later, has
+	// these throughout. "" when the owner does not say.
+	ToolNames catalog.Names `json:"toolNames,omitempty"`
 }
 
 // request is the first line of a connection.

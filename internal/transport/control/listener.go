@@ -30,7 +30,7 @@ const maxPeers = 256
 type Listener struct {
 	cfg    Config
 	socket *net.UnixListener
-	path   string
+	place  spot
 	seats  chan struct{}
 	peers  sync.WaitGroup
 	ctx    context.Context // of everything that peers run; ends when Close gave up waiting
@@ -43,19 +43,19 @@ type Listener struct {
 
 // Listen begins to answer peers of the data folder dir, whose lock the caller holds.
 func Listen(dir string, cfg Config) (*Listener, error) {
-	path, err := prepare(dir)
+	at, err := prepare(dir)
 	if err != nil {
 		return nil, err
 	}
-	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: at.path, Net: "unix"})
 	if err != nil {
-		return nil, fmt.Errorf("listen on the control socket: %w", err)
+		return nil, errors.Join(fmt.Errorf("listen on the control socket: %w", err), at.clear())
 	}
 	// The folder is closed to others; the mode is a second wall.
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("protect the control socket: %w", err), socket.Close())
+	if err := os.Chmod(at.path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("protect the control socket: %w", err), socket.Close(), at.clear())
 	}
-	l := &Listener{cfg: cfg, socket: socket, path: path, seats: make(chan struct{}, maxPeers), conns: map[*net.UnixConn]bool{}}
+	l := &Listener{cfg: cfg, socket: socket, place: at, seats: make(chan struct{}, maxPeers), conns: map[*net.UnixConn]bool{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.peers.Add(1)
 	go l.accept()
@@ -208,7 +208,7 @@ func (l *Listener) stdio(c *net.UnixConn, in *bufio.Reader, req *request) {
 func (l *Listener) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = true
-	err := l.socket.Close() // removes the socket's file
+	err := errors.Join(l.socket.Close(), l.place.clear()) // the first removes the socket's file
 	for c := range l.conns {
 		c.CloseRead()
 	}

@@ -59,33 +59,49 @@ func find(dir string) (string, error) {
 	return path, nil
 }
 
+// spot is where a socket is.
+type spot struct {
+	path string
+	note string // file that says so; "" when the socket is in the data folder
+}
+
+// clear takes back what prepare made outside the data folder, once the socket is closed: the folder, and the note. A
+// folder that somebody has put something else into stays.
+func (s spot) clear() error {
+	if s.note == "" {
+		return nil
+	}
+	err := remove(s.note)
+	if folder := os.Remove(filepath.Dir(s.path)); folder != nil && !errors.Is(folder, fs.ErrNotExist) && !errors.Is(folder, syscall.ENOTEMPTY) {
+		err = errors.Join(err, fmt.Errorf("remove the folder of the control socket: %w", folder))
+	}
+	return err
+}
+
 // prepare makes room for the socket: a socket that a killed owner left is removed. The caller holds the lock of the
 // data folder, so no living owner can be behind it.
-func prepare(dir string) (path string, err error) {
+func prepare(dir string) (spot, error) {
 	path, outside, err := place(dir)
 	if err != nil {
-		return "", err
+		return spot{}, err
 	}
 	note := filepath.Join(dir, noteName)
 	if !outside {
-		if err := remove(note); err != nil {
-			return "", err
-		}
-		return path, remove(path)
+		return spot{path: path}, errors.Join(remove(note), remove(path))
 	}
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", fmt.Errorf("make the folder of the control socket: %w", err)
+		return spot{}, fmt.Errorf("make the folder of the control socket: %w", err)
 	}
 	if err := ours(filepath.Dir(path)); err != nil {
-		return "", err
+		return spot{}, err
 	}
 	if err := remove(path); err != nil {
-		return "", err
+		return spot{}, err
 	}
 	if err := os.WriteFile(note, []byte(path+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("note the control socket: %w", err)
+		return spot{}, fmt.Errorf("note the control socket: %w", err)
 	}
-	return path, nil
+	return spot{path, note}, nil
 }
 
 // remove removes a file that may be missing.

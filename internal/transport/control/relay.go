@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,6 +34,7 @@ type Relay struct {
 	// MaxLine bounds a client's message, in bytes. A longer one ends the session.
 	MaxLine int
 
+	mark   string // of the ids of its own requests
 	out    sync.Mutex
 	outErr error // the first failure to write to the client; guarded by out
 	mu     sync.Mutex
@@ -65,6 +68,7 @@ type incoming struct {
 // Run relays until the client's input ends (nil), Next fails, or ctx ends.
 func (r *Relay) Run(ctx context.Context) error {
 	r.state = relayState{open: map[string]pending{}, asked: map[string]bool{}, stale: map[string]bool{}, replays: map[string][]byte{}}
+	r.mark = replayMark()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	lines := make(chan incoming)
@@ -214,8 +218,9 @@ func askable(id canonjson.Value) bool {
 // idKey is an id as a key: its JSON text, which a server echoes as it was sent.
 func idKey(id canonjson.Value) string { return string(id.AppendJSON(nil)) }
 
-// replayID marks the requests that a relay sends on its own.
-const replayID = "tabellion-relay-"
+// replayMark begins the ids of requests that a relay sends on its own. What follows is random and of this relay: a
+// relay may lead through another one, and each takes its own answers only.
+func replayMark() string { return "tabellion-relay-" + rand.Text() + "-" }
 
 // answers carries a server's lines to the client until the server ends.
 func (r *Relay) answers(s Session, replayed chan struct{}) {
@@ -249,7 +254,7 @@ func (r *Relay) incoming(line []byte, replayed chan struct{}) (forward bool) {
 		}
 		return true
 	}
-	if id == `"`+replayID+`0"` {
+	if id == `"`+r.mark+`0"` {
 		select {
 		case <-replayed:
 		default:
@@ -257,7 +262,7 @@ func (r *Relay) incoming(line []byte, replayed chan struct{}) (forward bool) {
 		}
 		return false
 	}
-	if len(id) > len(replayID) && id[1:1+len(replayID)] == replayID {
+	if strings.HasPrefix(id, `"`+r.mark) {
 		return false
 	}
 	p, ok := st.open[id]
@@ -298,7 +303,7 @@ func (r *Relay) replay(ctx context.Context, s Session, replayed, ended <-chan st
 	var lines [][]byte
 	first := r.state.initialize
 	if first != nil {
-		lines = append(lines, renumber(*first, 0))
+		lines = append(lines, r.renumber(*first, 0))
 	}
 	for _, p := range r.state.open { // an initialize that was never answered
 		lines = append(lines, p.line)
@@ -335,15 +340,15 @@ func (r *Relay) setUpLines() [][]byte {
 	for _, line := range r.state.replays {
 		if v, _, err := canonjson.Parse(line, gate.FrameLimits()); err == nil {
 			n++
-			lines = append(lines, renumber(v, n))
+			lines = append(lines, r.renumber(v, n))
 		}
 	}
 	return lines
 }
 
 // renumber gives a request an id of the relay's own.
-func renumber(v canonjson.Value, n int) []byte {
-	members := append([]canonjson.Member{canonjson.M("id", canonjson.String(fmt.Sprintf("%s%d", replayID, n)))}, v.Without("id").Members()...)
+func (r *Relay) renumber(v canonjson.Value, n int) []byte {
+	members := append([]canonjson.Member{canonjson.M("id", canonjson.String(fmt.Sprintf("%s%d", r.mark, n)))}, v.Without("id").Members()...)
 	return canonjson.Object(members...).AppendJSON(nil)
 }
 

@@ -67,6 +67,10 @@ func newRig(t testing.TB, change ...func(*mcp.Config, *fixture.Options)) *rig {
 		r.server.Close(ctx)
 		r.http.Client().CloseIdleConnections()
 		r.http.Close()
+		eventually(t, "all that was held to be free", func() bool {
+			bytes, sessions, streams, subscriptions := r.server.Held()
+			return bytes == 0 && sessions == 0 && streams == 0 && subscriptions == 0
+		})
 		eventually(t, "all goroutines to end", func() bool { return runtime.NumGoroutine() <= before+1 })
 	})
 	return r
@@ -203,6 +207,7 @@ func (r *rig) operations() []*catalog.Operation {
 		})
 		return catalog.Result{Value: canonjson.Object()}, nil
 	})
+	change.Publish.Notifies = true
 	return []*catalog.Operation{steps, echo, ask, fail, slow, panics, documents, prompt, header, hidden, change}
 }
 

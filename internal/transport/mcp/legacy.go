@@ -8,6 +8,8 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -29,13 +31,24 @@ type legacy struct {
 	e      *endpoint
 	server *sdk.Server
 	http   http.Handler
+
+	mu         sync.Mutex
+	subscribed map[*sdk.ServerSession]map[string]bool // resources that a session hears of
 }
+
+// subscribes tells whether resources of the endpoint can be subscribed to: something must tell of their changes.
+func (e *endpoint) subscribes() bool { return e.resources && e.notifies }
 
 // carried is a message on its way through the SDK, and who sent it.
 type carried struct {
 	m    *message
 	who  *identity.Principal
 	addr string
+	// session is the session over HTTP, mem what the message and its answer hold of the server's memory, and refuse
+	// is told of the error that the message is answered with. Nil where there is none of it.
+	session *session
+	mem     *hold
+	refuse  func(*fault.Form)
 	// answers ends when the client can answer no more: questions to it end too.
 	answers context.Context
 }
@@ -46,7 +59,7 @@ const carriedKey = "carried"
 
 // extra puts c where carriedOf finds it. The user binds the SDK's session, as our own table does.
 func (c *carried) extra() *auth.TokenInfo {
-	return &auth.TokenInfo{UserID: c.who.RateKey(), Extra: map[string]any{carriedKey: c}}
+	return &auth.TokenInfo{UserID: ownerOf(c.who), Extra: map[string]any{carriedKey: c}}
 }
 
 // carriedOf finds the message that came with a request; nil when there is none.
@@ -65,15 +78,17 @@ const placeholder = "placeholder"
 
 // newLegacy makes the SDK's server of an endpoint.
 func newLegacy(s *Server, e *endpoint) *legacy {
-	l := &legacy{s: s, e: e}
+	l := &legacy{s: s, e: e, subscribed: map[*sdk.ServerSession]map[string]bool{}}
 	info := s.cfg.Info
-	caps := &sdk.ServerCapabilities{Logging: &sdk.LoggingCapabilities{}, Tools: &sdk.ToolCapabilities{ListChanged: true}}
+	caps := &sdk.ServerCapabilities{Logging: &sdk.LoggingCapabilities{}, Tools: &sdk.ToolCapabilities{ListChanged: e.notifies}}
 	if e.prompts {
-		caps.Prompts, caps.Completions = &sdk.PromptCapabilities{ListChanged: true}, &sdk.CompletionCapabilities{}
+		caps.Prompts, caps.Completions = &sdk.PromptCapabilities{ListChanged: e.notifies}, &sdk.CompletionCapabilities{}
 	}
 	opts := &sdk.ServerOptions{Instructions: info.Instructions, SupportedProtocolVersions: legacyVersions, Capabilities: caps}
 	if e.resources {
-		caps.Resources = &sdk.ResourceCapabilities{ListChanged: true, Subscribe: true}
+		caps.Resources = &sdk.ResourceCapabilities{ListChanged: e.notifies, Subscribe: e.notifies}
+	}
+	if e.subscribes() {
 		opts.SubscribeHandler = func(context.Context, *sdk.SubscribeRequest) error { return nil } // checked before
 		opts.UnsubscribeHandler = func(context.Context, *sdk.UnsubscribeRequest) error { return nil }
 	}
@@ -113,7 +128,7 @@ var sdkMethods = []string{"initialize", "ping", "logging/setLevel", "resources/s
 func (l *legacy) serves(method string) bool {
 	switch method {
 	case "resources/subscribe", "resources/unsubscribe":
-		return l.e.resources
+		return l.e.subscribes()
 	}
 	return slices.Contains(sdkMethods, method) || (slices.Contains(ownMethods, method) && l.e.serves(method))
 }
@@ -132,19 +147,43 @@ func (l *legacy) middleware(next sdk.MethodHandler) sdk.MethodHandler {
 		x.listen(ctx, sess)
 		if slices.Contains(ownMethods, method) {
 			body, form := x.answer(ctx, nil)
+			x.m, c.m = nil, nil // the answer takes its place in memory
+			if form == nil && !c.mem.become(ctx, copies*len(body)) {
+				form = x.fail(noRoomToAnswer())
+			}
 			if form != nil {
-				return nil, wireError(*form)
+				return nil, c.fail(form)
 			}
 			return &rawResult{body: body}, nil
 		}
-		if form := l.admit(ctx, x, method); form != nil {
-			return nil, wireError(*form)
+		if form := l.admit(ctx, x, method, sess); form != nil {
+			return nil, c.fail(form)
 		}
 		result, err := next(ctx, method, req)
-		if err == nil && method == "initialize" && sess.ID() != "" {
-			l.s.sessions.add(sess.ID(), newSession(c.who, l.e, sess))
-		}
+		l.passed(c, method, sess, err)
 		return result, err
+	}
+}
+
+// copies is how many copies of a result there are when the SDK sends it: ours, the encoded result, the message, the
+// event.
+const copies = 4
+
+// fail is a form as the SDK sends it, if nobody is told of it before.
+func (c *carried) fail(form *fault.Form) error {
+	if c.refuse != nil {
+		c.refuse(form)
+	}
+	return wireError(*form)
+}
+
+// passed keeps what follows from a method that the SDK answered.
+func (l *legacy) passed(c *carried, method string, sess *sdk.ServerSession, err error) {
+	switch {
+	case method == "initialize" && err == nil && c.session != nil:
+		l.s.sessions.add(c.session, sess)
+	case method == "resources/unsubscribe" && err == nil, method == "resources/subscribe" && err != nil:
+		l.unsubscribe(sess, c.who.RateKey(), c.m.params.Get("uri").Str())
 	}
 }
 
@@ -156,19 +195,65 @@ func sessionOf(req sdk.Request) *sdk.ServerSession {
 
 // admit makes the checks before a method that the SDK answers: a new session counts as a call, and a resource can be
 // subscribed to by who may read it.
-func (l *legacy) admit(ctx context.Context, x *exchange, method string) *fault.Form {
+func (l *legacy) admit(ctx context.Context, x *exchange, method string, sess *sdk.ServerSession) *fault.Form {
 	switch method {
 	case "initialize":
 		if _, f := l.s.cfg.Gate.View(ctx, x.who, l.e.name); f != nil {
 			return x.fail(f)
 		}
 	case "resources/subscribe":
-		if _, f := l.s.cfg.Gate.View(ctx, x.who, l.e.name); f != nil { // counts as a call
-			return x.fail(f)
+		uri := x.m.params.Get("uri").Str()
+		if !l.subscribe(sess, x.who.RateKey(), uri) {
+			return x.fail(tooManySubscriptions())
 		}
-		return x.readable(ctx, x.m.params.Get("uri").Str())
+		if form := x.readable(ctx, uri); form != nil {
+			l.unsubscribe(sess, x.who.RateKey(), uri)
+			return form
+		}
 	}
 	return nil
+}
+
+// subscribe counts a resource that a session of a principal hears of, until unsubscribe or the end of the session.
+// False when the principal has too many.
+func (l *legacy) subscribe(sess *sdk.ServerSession, rateKey, uri string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	uris := l.subscribed[sess]
+	if uris[uri] {
+		return true
+	}
+	if !l.s.listeners.reserve(rateKey) {
+		return false
+	}
+	if uris == nil {
+		uris = map[string]bool{}
+		l.subscribed[sess] = uris
+		go l.forget(sess, rateKey)
+	}
+	uris[strings.Clone(uri)] = true // the text of the whole message would stay with it
+	return true
+}
+
+// unsubscribe counts one less.
+func (l *legacy) unsubscribe(sess *sdk.ServerSession, rateKey, uri string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.subscribed[sess][uri] {
+		delete(l.subscribed[sess], uri)
+		l.s.listeners.free(rateKey)
+	}
+}
+
+// forget ends a session's subscriptions when it ends.
+func (l *legacy) forget(sess *sdk.ServerSession, rateKey string) {
+	sess.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for range l.subscribed[sess] {
+		l.s.listeners.free(rateKey)
+	}
+	delete(l.subscribed, sess)
 }
 
 // exchange makes the request of a carried message.
@@ -293,7 +378,11 @@ func (m *message) frame() (text []byte, ok bool, f *fault.Error) {
 	}
 	members := []canonjson.Member{canonjson.M("jsonrpc", canonjson.String("2.0"))}
 	if m.id != "" {
-		members = append(members, canonjson.M("id", m.idValue()))
+		id := m.idValue()
+		if _, ok := id.Int(); !ok && id.Kind() == canonjson.KindNumber {
+			return nil, false, invalid("sessions take integers up to 9007199254740991 as ids; send this id as a string")
+		}
+		members = append(members, canonjson.M("id", id))
 	}
 	members = append(members, canonjson.M("method", canonjson.String(m.method)))
 	params, ok, f := m.frameParams()

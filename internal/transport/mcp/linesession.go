@@ -37,7 +37,8 @@ type lineSession struct {
 
 // opened is a call under way.
 type opened struct {
-	cancelled bool // the client does not wait for the answer
+	cancelled bool  // the client does not wait for the answer
+	mem       *hold // what the call and its answer hold of the server's memory; nil where that is not counted
 }
 
 // newLineSession begins a session.
@@ -86,8 +87,9 @@ func (l *lineSession) end() {
 	l.session.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for key := range l.open { // what the SDK did not answer any more
+	for key, o := range l.open { // what the SDK did not answer any more
 		delete(l.open, key)
+		o.mem.release()
 		l.e.legacy.s.calls.end()
 	}
 }
@@ -99,6 +101,7 @@ func (l *lineSession) Write(_ context.Context, msg jsonrpc.Message) error {
 		if o != nil {
 			defer l.e.legacy.s.calls.end()
 			defer l.tell()
+			defer o.mem.release()
 			if o.cancelled {
 				return nil
 			}
@@ -184,7 +187,7 @@ func (l *lineSession) give(ctx context.Context, c *carried, frame []byte) error 
 		c.answers = l.answers
 		request.Extra = &sdk.RequestExtra{TokenInfo: c.extra()}
 	}
-	l.note(m)
+	l.note(c)
 	select {
 	case l.in <- msg:
 		return nil
@@ -193,18 +196,19 @@ func (l *lineSession) give(ctx context.Context, c *carried, frame []byte) error 
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	if m.isCall() && l.close(idKey(m.idValue())) != nil {
+	if m.isCall() && l.close(idKey(m.idValue())) != nil { // who gave the message releases its memory
 		l.e.legacy.s.calls.end()
 	}
 	return err
 }
 
 // note keeps a call as open, and a cancelled one as cancelled.
-func (l *lineSession) note(m *message) {
+func (l *lineSession) note(c *carried) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	m := c.m
 	if m.isCall() {
-		l.open[idKey(m.idValue())] = &opened{}
+		l.open[idKey(m.idValue())] = &opened{mem: c.mem}
 		l.begun = l.begun || m.method == "initialize"
 	}
 	if m.method == "notifications/cancelled" {

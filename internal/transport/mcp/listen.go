@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,16 +27,17 @@ type filter struct {
 	uris                      []string
 }
 
-// filterOf reads the filter of a subscriptions/listen request. Kinds that the endpoint does not have are left out.
+// filterOf reads the filter of a subscriptions/listen request. Kinds that the endpoint does not have, or tells of no
+// change of, are left out.
 func (e *endpoint) filterOf(params canonjson.Value) (filter, *fault.Error) {
 	v := params.Get("notifications")
 	if v.Kind() != canonjson.KindObject {
 		return filter{}, badParams("params.notifications must be an object")
 	}
 	f := filter{
-		tools:     v.Get("toolsListChanged").Bool(),
-		prompts:   e.prompts && v.Get("promptsListChanged").Bool(),
-		resources: e.resources && v.Get("resourcesListChanged").Bool(),
+		tools:     e.notifies && v.Get("toolsListChanged").Bool(),
+		prompts:   e.notifies && e.prompts && v.Get("promptsListChanged").Bool(),
+		resources: e.notifies && e.resources && v.Get("resourcesListChanged").Bool(),
 	}
 	uris := v.Get("resourceSubscriptions")
 	if uris.Len() > maxSubscribed {
@@ -45,8 +47,8 @@ func (e *endpoint) filterOf(params canonjson.Value) (filter, *fault.Error) {
 		if u.Kind() != canonjson.KindString {
 			return filter{}, badParams("params.notifications.resourceSubscriptions must hold strings")
 		}
-		if e.resources {
-			f.uris = append(f.uris, u.Str())
+		if e.subscribes() {
+			f.uris = append(f.uris, strings.Clone(u.Str())) // the text of the whole message would stay with it
 		}
 	}
 	return f, nil
@@ -87,38 +89,44 @@ type listener struct {
 	hit map[string]struct{} // resources that changed
 }
 
-// listeners are the open subscriptions of the stateless era.
+// listeners are the open subscriptions of the stateless era. They count those of the older era too, where each
+// resource is one.
 type listeners struct {
+	places quota // by the principal's rate key
+
 	mu sync.Mutex
 	m  map[*listener]string // to the principal's rate key
-	by map[string]int
 }
 
-// add registers a subscription; nil when the principal has too many.
+// reserve takes a place for a subscription; false when the principal has too many.
+func (l *listeners) reserve(key string) bool { return l.places.take(key, maxSubscriptions, 0) }
+
+// free gives a place back.
+func (l *listeners) free(key string) { l.places.free(key) }
+
+// add registers a subscription that has a place.
 func (l *listeners) add(key string, f filter) *listener {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.by[key] >= maxSubscriptions {
-		return nil
-	}
 	if l.m == nil {
-		l.m, l.by = map[*listener]string{}, map[string]int{}
+		l.m = map[*listener]string{}
 	}
 	n := &listener{filter: f, wake: make(chan struct{}, 1), hit: map[string]struct{}{}}
 	l.m[n] = key
-	l.by[key]++
 	return n
 }
 
-// remove forgets a subscription.
+// remove forgets a subscription and frees its place.
 func (l *listeners) remove(n *listener) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := l.m[n]
+	l.free(l.m[n])
 	delete(l.m, n)
-	if l.by[key]--; l.by[key] == 0 {
-		delete(l.by, key)
-	}
+}
+
+// tooManySubscriptions is the refusal of one more.
+func tooManySubscriptions() *fault.Error {
+	return fault.New(fault.QuotaExceeded, "a caller may have %d subscriptions open; end one first", maxSubscriptions)
 }
 
 // tell notes a change with everybody who wants to hear of it.
@@ -186,25 +194,37 @@ func (x *exchange) subscribe(ctx context.Context) (*listener, *fault.Form) {
 	if bad != nil {
 		return nil, x.fail(bad)
 	}
-	if _, bad := x.s.cfg.Gate.View(ctx, x.who, x.e.name); bad != nil { // counts as a call
-		return nil, x.fail(bad)
+	key := x.who.RateKey()
+	if !x.s.listeners.reserve(key) {
+		return nil, x.fail(tooManySubscriptions())
+	}
+	if form := x.admitFilter(ctx, &f); form != nil {
+		x.s.listeners.free(key)
+		return nil, form
+	}
+	return x.s.listeners.add(key, f), nil
+}
+
+// admitFilter counts a subscription as a call for each resource that it names, and as one when it names none. Each
+// must be readable now.
+func (x *exchange) admitFilter(ctx context.Context, f *filter) *fault.Form {
+	if len(f.uris) == 0 {
+		if _, bad := x.s.cfg.Gate.View(ctx, x.who, x.e.name); bad != nil {
+			return x.fail(bad)
+		}
 	}
 	for _, uri := range f.uris {
 		if form := x.readable(ctx, uri); form != nil {
-			return nil, form
+			return form
 		}
 	}
-	n := x.s.listeners.add(x.who.RateKey(), f)
-	if n == nil {
-		return nil, x.fail(fault.New(fault.QuotaExceeded, "a caller may have %d subscriptions open; end one first", maxSubscriptions))
-	}
-	return n, nil
+	return nil
 }
 
-// readable asks the gate for the resource, as a read, and drops the content.
+// readable asks the gate for the resource, as a read that counts as a call, and drops the content.
 func (x *exchange) readable(ctx context.Context, uri string) *fault.Form {
 	reply := x.s.cfg.Gate.Run(ctx, gate.Request{
-		Who: x.who, Endpoint: x.e.name, Surface: fault.Resource, Era: x.era, Name: uri, Addr: x.addr, Again: true,
+		Who: x.who, Endpoint: x.e.name, Surface: fault.Resource, Era: x.era, Name: uri, Addr: x.addr,
 	})
 	if reply.Fault != nil {
 		return x.failed(reply, fault.Resource)
@@ -279,7 +299,8 @@ func (s *Server) listenHTTP(p *poster, r *http.Request, x *exchange, creds ident
 }
 
 // stillValid tells whether credentials that were good are so still. When they cannot be checked now they are taken as
-// good: the stream shows nothing but that something changed.
+// good: the stream shows nothing but that something changed. That the address is refused for failed authentications is
+// told of no good key, so that it ends the stream: else a revoked key could outlive its end behind failures of its own.
 func (s *Server) stillValid(ctx context.Context, creds identity.Credentials) bool {
 	_, f := s.cfg.Gate.Authenticate(ctx, creds)
 	return f == nil || f.Code == fault.AuthBackend

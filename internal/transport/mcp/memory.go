@@ -39,8 +39,9 @@ type hold struct {
 	over bool   // released: nothing more is counted
 }
 
-// grow adds n bytes, and waits a little for room. False means that there is none.
-func (h *hold) grow(ctx context.Context, n int) bool {
+// become makes h hold n bytes in place of what it held, and waits a little for room when that is more. False means that
+// there is none.
+func (h *hold) become(ctx context.Context, n int) bool {
 	if h == nil {
 		return true
 	}
@@ -67,15 +68,6 @@ func (h *hold) grow(ctx context.Context, n int) bool {
 	}
 }
 
-// shrink gives back all but n bytes.
-func (h *hold) shrink(n int) {
-	h.b.mu.Lock()
-	defer h.b.mu.Unlock()
-	if less := h.n - int64(n); less > 0 {
-		h.b.give(h, less)
-	}
-}
-
 // release gives everything back, for good.
 func (h *hold) release() {
 	if h == nil {
@@ -84,10 +76,10 @@ func (h *hold) release() {
 	h.b.mu.Lock()
 	defer h.b.mu.Unlock()
 	h.over = true
-	h.b.give(h, h.n)
+	h.b.add(h, -h.n)
 }
 
-// try adds n bytes to h if there is room; otherwise it gives the channel that tells of room. A message larger than
+// try makes h hold n bytes if there is room; otherwise it gives the channel that tells of room. A message larger than
 // all there is finds room when it is alone.
 func (b *budget) try(h *hold, n int64) (<-chan struct{}, bool) {
 	b.mu.Lock()
@@ -96,23 +88,21 @@ func (b *budget) try(h *hold, n int64) (<-chan struct{}, bool) {
 		return nil, true
 	}
 	others, own := b.used-h.n, b.by[h.key]-h.n
-	if (others > 0 && b.used+n > b.limit) || (own > 0 && b.by[h.key]+n > b.limit/2) {
+	if n > h.n && ((others > 0 && others+n > b.limit) || (own > 0 && own+n > b.limit/2)) {
 		return b.freed, false
 	}
-	h.n += n
-	b.used += n
-	b.by[h.key] += n
+	b.add(h, n-h.n)
 	return nil, true
 }
 
-// give takes n bytes back from h. The caller holds mu.
-func (b *budget) give(h *hold, n int64) {
-	h.n -= n
-	b.used -= n
-	if b.by[h.key] -= n; b.by[h.key] == 0 {
+// add counts n bytes more, or less, for h. The caller holds mu.
+func (b *budget) add(h *hold, n int64) {
+	h.n += n
+	b.used += n
+	if b.by[h.key] += n; b.by[h.key] == 0 {
 		delete(b.by, h.key)
 	}
-	if b.waits > 0 && n > 0 {
+	if b.waits > 0 && n < 0 {
 		close(b.freed)
 		b.freed = make(chan struct{})
 	}

@@ -13,6 +13,8 @@ func FuzzMessage(f *testing.F) {
 	for _, seed := range []string{
 		``, `42`, `[]`, `{}`, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":"\"\u0041\\","method":"tools/call","params":{"name":"x"}}`,
 		`{"jsonrpc":"2.0","id":-0,"method":"initialize","params":{"protocolVersion":"1","capabilities":{"roots":{}},"clientInfo":{}}}`,
+		`{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}`, `{"jsonrpc":"2.0","id":9007199254740993,"result":{"id":9007199254740993}}`,
+		`{"jsonrpc":"2.0","id":"\ud800","method":"ping"}`,
 		`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{"a":1,"a":2}}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"\ud800"}}`,

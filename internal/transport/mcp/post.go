@@ -65,71 +65,155 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, e *endpoint, state
 		web.Problem(w, http.StatusNotAcceptable, "not_acceptable", "the header Accept must take application/json and text/event-stream")
 		return
 	}
-	body := buffers.Get().(*[]byte)
-	defer putBuffer(body)
-	if !s.readBody(w, r, body) {
+	p := &poster{s: s, w: w, era: fault.Legacy}
+	in := s.receive(p, r)
+	if in == nil {
 		return
 	}
-	m, f := readMessage(*body)
-	stateless = stateless || m.meta.Get(metaVersion).Kind() != canonjson.KindAbsent || m.method == "server/discover"
+	defer in.mem.release()
+	stateless = stateless || in.m.meta.Get(metaVersion).Kind() != canonjson.KindAbsent || in.m.method == "server/discover"
 	if !stateless {
-		s.postLegacy(w, r, e, m, f, takesStream)
+		s.postLegacy(p, r, e, in, takesStream)
 		return
 	}
-	p := &poster{s: s, w: w, id: m.id, era: fault.Stateless, stream: takesStream}
-	if f != nil {
-		p.fault(f)
-		return
-	}
-	s.postStateless(p, r, e, m)
+	p.era, p.stream = fault.Stateless, takesStream
+	s.postStateless(p, r, e, in)
 }
 
-// readBody reads the whole body into buf; false when it answered that it cannot.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request, buf *[]byte) bool {
-	if r.ContentLength <= int64(s.cfg.MaxBody) {
-		b := *buf
-		// A length that was only claimed gets no more than this at once; the rest grows with what comes.
-		if n := min(int(r.ContentLength)+1, maxKept); n > cap(b) {
-			b = make([]byte, 0, n)
-		}
-		err := error(nil)
-		for err == nil && len(b) <= s.cfg.MaxBody {
-			if len(b) == cap(b) {
-				b = append(b, 0)[:len(b)]
-			}
-			var n int
-			n, err = r.Body.Read(b[len(b):cap(b)])
-			b = b[:len(b)+n]
-		}
-		*buf = b
-		switch {
-		case errors.Is(err, io.EOF) && len(b) <= s.cfg.MaxBody:
-			// What is read now belongs to this call however long it takes: the body's deadline would end its context.
-			http.NewResponseController(w).SetReadDeadline(time.Time{})
-			return true
-		case len(b) <= s.cfg.MaxBody:
-			w.Header().Set("Connection", "close")
-			web.Problem(w, http.StatusBadRequest, "incomplete", "the body ended early; send it again")
-			return false
-		}
+// incoming is a message that was posted, and who sent it.
+type incoming struct {
+	m     *message
+	creds identity.Credentials
+	who   *identity.Principal // nil when there are no good credentials, or nobody looked at them yet
+	// refused says why the credentials are no good; nil when they are good, or nobody looked at them yet.
+	refused *fault.Error
+	// mem is what the message holds of the server's memory, and its answer. Who received the message releases it.
+	mem hold
+}
+
+// keylessBody is how much is read for who has shown no good credentials, in bytes: enough for server/discover, which
+// needs none, and to tell the id of a refused call.
+const keylessBody = 64 << 10
+
+// receive takes a posted message in: it looks at the credentials, finds room, and reads. Nil when it answered already:
+// with too large a body, half a one, or one that is no message.
+func (s *Server) receive(p *poster, r *http.Request) *incoming {
+	in := &incoming{creds: web.Credentials(r)}
+	limit := keylessBody
+	// A client that only looks what the server is may have no key yet, which is no failed authentication.
+	if method, _ := single(r.Header, headerMethod); method != "server/discover" && s.authenticate(r, in) {
+		limit = s.cfg.MaxBody
 	}
-	w.Header().Set("Connection", "close") // the rest is not read to keep the connection
-	web.Problem(w, http.StatusRequestEntityTooLarge, "too_large", "a message may have "+strconv.Itoa(s.cfg.MaxBody)+" bytes; send less at once")
-	return false
+	limit = min(limit, s.cfg.MaxBody)
+	in.mem = hold{b: s.memory, key: in.rateKey()}
+	read := false
+	defer func() {
+		if !read {
+			in.mem.release()
+		}
+	}()
+	if read = s.read(p, r, in, limit); !read {
+		return nil
+	}
+	return in
+}
+
+// rateKey is what the message's memory is counted by.
+func (in *incoming) rateKey() string {
+	if in.who == nil {
+		return ""
+	}
+	return in.who.RateKey()
+}
+
+// authenticate looks at the credentials, once.
+func (s *Server) authenticate(r *http.Request, in *incoming) bool {
+	if in.who == nil && in.refused == nil {
+		in.who, in.refused = s.cfg.Gate.Authenticate(r.Context(), in.creds)
+	}
+	return in.refused == nil
+}
+
+// read reads the message of at most limit bytes, and keeps the room that it needs. False when it answered.
+func (s *Server) read(p *poster, r *http.Request, in *incoming, limit int) bool {
+	size := r.ContentLength
+	if size > int64(limit) {
+		p.tooLarge(in.refused, limit)
+		return false
+	}
+	if size < 0 {
+		size = int64(limit)
+	}
+	if !in.mem.become(r.Context(), int(size)) {
+		p.w.Header().Set("Connection", "close")
+		p.fault(noRoom())
+		return false
+	}
+	body := buffers.Get().(*[]byte)
+	defer putBuffer(body)
+	if !s.readBody(p, r, in, body, limit) {
+		return false
+	}
+	in.mem.become(r.Context(), len(*body)) // less than was claimed, when it came in chunks
+	var f *fault.Error
+	in.m, f = readMessage(*body)
+	if p.id = in.m.id; f != nil {
+		p.fault(f)
+		return false
+	}
+	return true
+}
+
+// readBody reads the whole body of at most limit bytes into buf; false when it answered that it cannot.
+func (s *Server) readBody(p *poster, r *http.Request, in *incoming, buf *[]byte, limit int) bool {
+	b := *buf
+	// A length that was only claimed gets no more than this at once; the rest grows with what comes.
+	if n := min(int(r.ContentLength)+1, maxKept); n > cap(b) {
+		b = make([]byte, 0, n)
+	}
+	err := error(nil)
+	for err == nil && len(b) <= limit {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		var n int
+		n, err = r.Body.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+	}
+	*buf = b
+	switch {
+	case len(b) > limit:
+		p.tooLarge(in.refused, limit)
+		return false
+	case !errors.Is(err, io.EOF):
+		p.w.Header().Set("Connection", "close")
+		web.Problem(p.w, http.StatusBadRequest, "incomplete", "the body ended early; send it again")
+		return false
+	}
+	// What is read now belongs to this call however long it takes: the body's deadline would end its context.
+	http.NewResponseController(p.w).SetReadDeadline(time.Time{})
+	return true
+}
+
+// tooLarge refuses a body that is not read, or not to its end: with why the credentials are no good, or for its size.
+func (p *poster) tooLarge(refused *fault.Error, limit int) {
+	p.w.Header().Set("Connection", "close") // the rest is not read to keep the connection
+	if refused != nil {
+		p.fault(refused)
+		return
+	}
+	web.Problem(p.w, http.StatusRequestEntityTooLarge, "too_large", "this message may have "+strconv.Itoa(limit)+" bytes; send less at once")
 }
 
 // postStateless answers a message of the stateless era.
-func (s *Server) postStateless(p *poster, r *http.Request, e *endpoint, m *message) {
-	x := &exchange{s: s, e: e, era: fault.Stateless, m: m}
-	creds := web.Credentials(r)
-	x.addr = creds.Addr
-	if m.method != "server/discover" { // the one method that needs no identity
-		var f *fault.Error
-		if x.who, f = s.cfg.Gate.Authenticate(r.Context(), creds); f != nil {
-			p.fault(f)
-			return
-		}
+func (s *Server) postStateless(p *poster, r *http.Request, e *endpoint, in *incoming) {
+	m := in.m
+	// server/discover is the one method that needs no identity.
+	if m.method != "server/discover" && !s.authenticate(r, in) {
+		p.fault(in.refused)
+		return
 	}
+	x := &exchange{s: s, e: e, era: fault.Stateless, m: m, who: in.who, addr: in.creds.Addr}
 	if f := s.checkRequest(r, e, m); f != nil {
 		p.fault(f)
 		return
@@ -144,9 +228,9 @@ func (s *Server) postStateless(p *poster, r *http.Request, e *endpoint, m *messa
 	case m.method == "server/discover":
 		p.result(x.appendDiscover)
 	case m.method == "subscriptions/listen":
-		s.listenHTTP(p, r, x, creds)
+		s.listenHTTP(p, r, x, in.creds)
 	default:
-		p.serve(r.Context(), x)
+		p.serve(r.Context(), x, in)
 	}
 }
 
@@ -202,8 +286,8 @@ type poster struct {
 	done    bool // the answer was sent
 }
 
-// serve runs the exchange and answers.
-func (p *poster) serve(ctx context.Context, x *exchange) {
+// serve runs the exchange of a message and answers. Once there is an answer it takes the message's place in memory.
+func (p *poster) serve(ctx context.Context, x *exchange, in *incoming) {
 	if f := p.s.begin(); f != nil {
 		p.fault(f)
 		return
@@ -221,6 +305,10 @@ func (p *poster) serve(ctx context.Context, x *exchange) {
 		*buf = dst
 		p.close() // nobody is there
 		return
+	}
+	x.m, in.m = nil, nil // nothing reads the message again; its memory is free before the answer is counted
+	if form == nil && !in.mem.become(ctx, len(dst)) {
+		form = x.fail(noRoomToAnswer())
 	}
 	status := http.StatusOK
 	if form != nil {
@@ -339,11 +427,11 @@ func writeEvent(w http.ResponseWriter, name string, data []byte, limit time.Dura
 	if err := c.SetWriteDeadline(time.Now().Add(limit)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
-	buf := make([]byte, 0, len(data)+len(name)+16)
-	buf = append(append(append(buf, "event: "...), name...), "\ndata: "...)
-	buf = append(append(buf, data...), "\n\n"...)
-	if _, err := w.Write(buf); err != nil {
-		return err
+	// In three parts, because a copy of a large answer would double it. Small parts are gathered by net/http.
+	for _, part := range [][]byte{append(append([]byte("event: "), name...), "\ndata: "...), data, []byte("\n\n")} {
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
 	}
 	return c.Flush()
 }

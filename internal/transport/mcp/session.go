@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -20,18 +21,19 @@ import (
 
 // session is one session of the older era over HTTP.
 type session struct {
-	key string // the principal's rate key: nobody else may use it
-	e   *endpoint
-	sdk *sdk.ServerSession
+	owner string // see ownerOf: nobody else may use it
+	rate  string // the principal's rate key, by which sessions are counted
+	e     *endpoint
+	sdk   *sdk.ServerSession // nil until the handshake
+	over  bool               // its place is free again; guarded by sessions.mu
 
 	mu   sync.Mutex
-	open map[string]bool // ids of calls under way
+	open map[string]bool // calls under way, by idKey
 }
 
-// newSession is the session that who began.
-func newSession(who *identity.Principal, e *endpoint, s *sdk.ServerSession) *session {
-	return &session{key: who.RateKey(), e: e, sdk: s, open: map[string]bool{}}
-}
+// ownerOf tells whose a session is: a principal's, as one key shows it. Another key of the same user may have less
+// rights.
+func ownerOf(who *identity.Principal) string { return who.RateKey() + "\x00" + who.KeyID }
 
 // begin notes a call; false when its id is in use.
 func (s *session) begin(id string) bool {
@@ -53,39 +55,68 @@ func (s *session) end(id string) {
 
 // sessions are the open sessions by id. They live in this process: a client whose session is gone begins anew.
 type sessions struct {
+	places quota // of sessions that are open or begin
+
 	mu sync.Mutex
 	m  map[string]*session
 }
 
-// full tells whether no further session may begin.
-func (s *sessions) full(limit int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.m) >= limit
+// begin takes a place for a session that who begins; nil when there is none. The session is added when it has shaken
+// hands, or dropped.
+func (s *sessions) begin(who *identity.Principal, e *endpoint, each, all int) *session {
+	rate := who.RateKey()
+	if !s.places.take(rate, each, all) {
+		return nil
+	}
+	return &session{owner: ownerOf(who), rate: rate, e: e, open: map[string]bool{}}
 }
 
-// add keeps a session until it ends.
-func (s *sessions) add(id string, n *session) {
+// add keeps a session until it ends. One that was dropped already is closed.
+func (s *sessions) add(n *session, ss *sdk.ServerSession) {
+	id := ss.ID()
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n.over {
+		go ss.Close() // it waits for the call that adds it
+		return
+	}
 	if s.m == nil {
 		s.m = map[string]*session{}
 	}
+	n.sdk = ss
 	s.m[id] = n
-	s.mu.Unlock()
 	go func() {
-		n.sdk.Wait()
+		ss.Wait()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.m, id)
+		s.free(n)
 	}()
 }
 
-// get finds the session of a principal on an endpoint; nil for an unknown one and for somebody else's alike.
-func (s *sessions) get(id, key string, e *endpoint) *session {
+// drop gives up a session that was not added.
+func (s *sessions) drop(n *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n.sdk == nil {
+		s.free(n)
+	}
+}
+
+// free gives a session's place back. The caller holds mu.
+func (s *sessions) free(n *session) {
+	if !n.over {
+		n.over = true
+		s.places.free(n.rate)
+	}
+}
+
+// get finds an owner's session on an endpoint; nil for an unknown one and for somebody else's alike.
+func (s *sessions) get(id, owner string, e *endpoint) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.m[id]
-	if n == nil || n.key != key || n.e != e {
+	if n == nil || n.owner != owner || n.e != e {
 		return nil
 	}
 	return n
@@ -129,18 +160,14 @@ func (l *legacy) httpHandler() http.Handler {
 }
 
 // postLegacy answers one message of the older era.
-func (s *Server) postLegacy(w http.ResponseWriter, r *http.Request, e *endpoint, m *message, f *fault.Error, takesStream bool) {
-	p := &poster{s: s, w: w, id: m.id, era: fault.Legacy}
-	if f != nil {
-		p.fault(f)
-		return
-	}
+func (s *Server) postLegacy(p *poster, r *http.Request, e *endpoint, in *incoming, takesStream bool) {
+	m := in.m
 	if !takesStream {
-		web.Problem(w, http.StatusNotAcceptable, "not_acceptable", "the header Accept must take application/json and text/event-stream")
+		web.Problem(p.w, http.StatusNotAcceptable, "not_acceptable", "the header Accept must take application/json and text/event-stream")
 		return
 	}
-	who, creds, ok := s.identify(p, r)
-	if !ok {
+	if !s.authenticate(r, in) {
+		p.fault(in.refused)
 		return
 	}
 	if m.isCall() && !e.legacy.serves(m.method) {
@@ -152,55 +179,65 @@ func (s *Server) postLegacy(w http.ResponseWriter, r *http.Request, e *endpoint,
 		p.refuse(http.StatusOK, f)
 		return
 	}
-	sess, ok := s.findSession(p, r, e, m, who)
-	if !ok {
+	sess := s.findSession(p, r, e, m, in.who)
+	if sess == nil {
 		return
 	}
+	defer s.sessions.drop(sess)
 	if !wanted {
-		w.WriteHeader(http.StatusAccepted)
+		p.w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	if sess != nil && m.isCall() {
-		if !sess.begin(m.id) {
+	if m.isCall() {
+		key := idKey(m.idValue())
+		if !sess.begin(key) {
 			p.refuse(http.StatusOK, invalid("a call with this id is under way"))
 			return
 		}
-		defer sess.end(m.id)
+		defer sess.end(key)
 	}
 	if f := s.begin(); f != nil {
 		p.fault(f)
 		return
 	}
 	defer s.calls.end()
-	c := &carried{m: m, who: who, addr: creds.Addr}
-	s.forward(w, r, e, c, frame)
+	in.m = nil // only the SDK keeps it, until it is answered
+	s.forward(p, r, e, &carried{m: m, who: in.who, addr: in.creds.Addr, session: sess, mem: &in.mem}, frame)
 }
 
-// findSession finds the session that the request names. Only initialize comes without one. It answers itself when it
-// returns false.
-func (s *Server) findSession(p *poster, r *http.Request, e *endpoint, m *message, who *identity.Principal) (*session, bool) {
+// findSession finds the session that the request names. Only initialize comes without one, and begins one. It
+// answered itself when it returns nil.
+func (s *Server) findSession(p *poster, r *http.Request, e *endpoint, m *message, who *identity.Principal) *session {
 	id, once := single(r.Header, headerSession)
 	switch {
 	case !once:
 		p.refuse(http.StatusBadRequest, invalid("the header Mcp-Session-Id must come once"))
 	case id != "":
-		sess := s.sessions.get(id, who.RateKey(), e)
+		sess := s.sessions.get(id, ownerOf(who), e)
 		switch {
 		case sess == nil:
 			p.refuse(http.StatusNotFound, invalid("there is no such session; begin with initialize"))
 		case m.method == "initialize":
 			p.refuse(http.StatusOK, begunTwice())
 		default:
-			return sess, true
+			return sess
 		}
 	case m.method != "initialize":
 		p.refuse(http.StatusBadRequest, notBegun())
-	case s.sessions.full(s.cfg.Sessions) || s.open.Err() != nil:
-		p.fault(fault.New(fault.Overloaded, "too many sessions are open; retry later").After(time.Minute))
 	default:
-		return nil, true
+		if sess := s.sessions.begin(who, e, s.cfg.SessionsEach, s.cfg.Sessions); sess != nil && s.open.Err() == nil {
+			return sess
+		} else if sess != nil {
+			s.sessions.drop(sess)
+		}
+		p.fault(tooMany("sessions"))
 	}
-	return nil, false
+	return nil
+}
+
+// tooMany is the refusal of one more session or stream.
+func tooMany(what string) *fault.Error {
+	return fault.New(fault.Overloaded, "too many %s are open; end one, or retry later", what).After(time.Minute)
 }
 
 // begunTwice is the refusal of a second handshake.
@@ -209,6 +246,13 @@ func begunTwice() *fault.Error { return invalid("the session has begun already")
 // notBegun is the refusal of what comes before the handshake.
 func notBegun() *fault.Error {
 	return invalid("begin with initialize, or send the protocol version " + statelessVersion + " with each request")
+}
+
+// form answers with a form.
+func (p *poster) form(form *fault.Form) {
+	own := *form
+	p.headers(&own)
+	p.send(own.HTTP, appendError(nil, p.id, &own))
 }
 
 // refuse answers with a fault and a status of its own.
@@ -224,16 +268,35 @@ func (s *Server) serveSession(w http.ResponseWriter, r *http.Request, e *endpoin
 	if !ok {
 		return
 	}
-	if _, ok := s.findSession(p, r, e, &message{}, who); !ok {
+	sess := s.findSession(p, r, e, &message{}, who)
+	if sess == nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	if r.Method == http.MethodGet {
+		if !s.openStream(p, r, e, who) {
+			return
+		}
+		defer s.streams.free(who.RateKey())
 		http.NewResponseController(w).SetReadDeadline(time.Time{})
 		defer s.watch(ctx, cancel, creds, s.open)()
 	}
-	s.forward(w, r.WithContext(ctx), e, &carried{m: &message{}, who: who, addr: creds.Addr}, nil)
+	s.forward(p, r.WithContext(ctx), e, &carried{m: &message{}, who: who, addr: creds.Addr, session: sess}, nil)
+}
+
+// openStream counts a stream of the older era that begins: as a call, and as open until s.streams.free. False when it
+// answered that there may be none.
+func (s *Server) openStream(p *poster, r *http.Request, e *endpoint, who *identity.Principal) bool {
+	if _, f := s.cfg.Gate.View(r.Context(), who, e.name); f != nil {
+		p.fault(f)
+		return false
+	}
+	if !s.streams.take(who.RateKey(), s.cfg.StreamsEach, s.cfg.Sessions) {
+		p.fault(tooMany("streams"))
+		return false
+	}
+	return true
 }
 
 // watch ends a stream when its key is no longer good, or until ends. The returned function ends the watch.
@@ -262,7 +325,7 @@ func (s *Server) watch(ctx context.Context, cancel context.CancelFunc, creds ide
 
 // forward hands a checked request to the SDK: its headers are those that the SDK needs, its body the frame, and the
 // message travels as token information. The client's key is not among them.
-func (s *Server) forward(w http.ResponseWriter, r *http.Request, e *endpoint, c *carried, frame []byte) {
+func (s *Server) forward(p *poster, r *http.Request, e *endpoint, c *carried, frame []byte) {
 	h := http.Header{"Authorization": {"Bearer carried"}}
 	for _, name := range []string{"Accept", headerSession, headerVersion, "Last-Event-Id"} {
 		if v, ok := r.Header[name]; ok {
@@ -273,7 +336,8 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, e *endpoint, c 
 	h["Accept"] = []string{"application/json, text/event-stream"}
 	r = r.WithContext(r.Context())
 	r.Header, r.Body, r.ContentLength = h, io.NopCloser(bytes.NewReader(frame)), int64(len(frame))
-	a := &answer{ResponseWriter: w, limit: s.cfg.Event}
+	a := &answer{ResponseWriter: p.w, p: p, limit: s.cfg.Event}
+	c.refuse = a.refuse
 	verify := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) { return c.extra(), nil }
 	auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(e.legacy.http).ServeHTTP(a, r)
 	a.finish()
@@ -283,10 +347,23 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, e *endpoint, c 
 // an error in plain text becomes one in JSON.
 type answer struct {
 	http.ResponseWriter
+	p       *poster
 	limit   time.Duration // of one write
 	wrote   bool
 	status  int    // of an error in plain text, held until finish
 	problem []byte // its text
+	// refusal is the answer in place of the SDK's, if that has not begun.
+	refusal atomic.Pointer[fault.Form]
+	refused bool // it was sent: what the SDK writes is dropped
+}
+
+// refuse keeps an error whose status is not that of the SDK's stream, which has none but 200: how the client proves
+// who it is, when it may come again, and that the server failed. Other errors of this era come with 200; 404 would
+// mean that the session is gone.
+func (a *answer) refuse(form *fault.Form) {
+	if form.HTTP == http.StatusUnauthorized || form.HTTP == http.StatusTooManyRequests || form.HTTP >= 500 {
+		a.refusal.Store(form)
+	}
 }
 
 // WriteHeader holds back an error in plain text.
@@ -297,6 +374,12 @@ func (a *answer) WriteHeader(status int) {
 	a.wrote = true
 	h := a.Header()
 	h["Cache-Control"] = []string{"no-store"}
+	if form := a.refusal.Load(); form != nil {
+		a.refused = true
+		h.Del(headerSession)
+		a.p.form(form)
+		return
+	}
 	if status >= 400 && strings.HasPrefix(h.Get("Content-Type"), "text/plain") {
 		a.status = status
 		return
@@ -308,6 +391,9 @@ func (a *answer) WriteHeader(status int) {
 func (a *answer) Write(b []byte) (int, error) {
 	if !a.wrote {
 		a.WriteHeader(http.StatusOK)
+	}
+	if a.refused {
+		return len(b), nil
 	}
 	if a.status != 0 {
 		a.problem = append(a.problem, b...)
@@ -335,8 +421,8 @@ func (a *answer) Flush() {
 	}
 }
 
-// finish ends the answer, with the error that was held back if there is one. Our door refuses first whatever a client can do wrong, so that the words
-// of the SDK are for what is left.
+// finish ends the answer, with the error that was held back if there is one. Our door refuses first whatever a client
+// can do wrong, so that the words of the SDK are for what is left.
 func (a *answer) finish() {
 	a.timed() // what is still to be sent
 	if a.status == 0 {

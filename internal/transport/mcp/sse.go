@@ -15,11 +15,14 @@ import (
 
 // The HTTP form of 2024-11-05: a stream of events from the server (GET /sse), whose first event names where the
 // client posts its messages (/messages?sessionId=...). The id is no permission: each post is authenticated, and must
-// come from who opened the stream.
+// come from who opened the stream, with the same key.
+//
+// A post is accepted (202) before the gate sees its call: refusals for rate and overload come on the stream then, as
+// errors with retry_after_ms, and have no HTTP status.
 
 // sseSession is one open stream.
 type sseSession struct {
-	key   string
+	owner string // see ownerOf
 	lines *lineSession
 }
 
@@ -29,18 +32,14 @@ type sseSessions struct {
 	m  map[string]*sseSession
 }
 
-// add keeps a stream; false when there are limit already.
-func (s *sseSessions) add(id string, n *sseSession, limit int) bool {
+// add keeps a stream.
+func (s *sseSessions) add(id string, n *sseSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.m) >= limit {
-		return false
-	}
 	if s.m == nil {
 		s.m = map[string]*sseSession{}
 	}
 	s.m[id] = n
-	return true
 }
 
 // remove forgets a stream.
@@ -50,11 +49,11 @@ func (s *sseSessions) remove(id string) {
 	delete(s.m, id)
 }
 
-// get finds a principal's stream; nil for an unknown one and for somebody else's alike.
-func (s *sseSessions) get(id, key string) *sseSession {
+// get finds an owner's stream; nil for an unknown one and for somebody else's alike.
+func (s *sseSessions) get(id, owner string) *sseSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := s.m[id]; n != nil && n.key == key {
+	if n := s.m[id]; n != nil && n.owner == owner {
 		return n
 	}
 	return nil
@@ -88,6 +87,10 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request, e *endpoint) {
 		web.Problem(w, http.StatusNotAcceptable, "not_acceptable", "the header Accept must take text/event-stream")
 		return
 	}
+	if !s.openStream(p, r, e, who) {
+		return
+	}
+	defer s.streams.free(who.RateKey())
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	http.NewResponseController(w).SetReadDeadline(time.Time{})
@@ -105,10 +108,7 @@ func (s *Server) openSSE(w http.ResponseWriter, r *http.Request, e *endpoint) {
 	defer lines.end()
 	defer p.close() // before lines.end: its calls may end later, the stream not
 	id := rand.Text()
-	if !s.sse.add(id, &sseSession{key: who.RateKey(), lines: lines}, s.cfg.Sessions) {
-		p.fault(fault.New(fault.Overloaded, "too many sessions are open; retry later").After(time.Minute))
-		return
-	}
+	s.sse.add(id, &sseSession{owner: ownerOf(who), lines: lines})
 	defer s.sse.remove(id)
 	defer s.watch(ctx, cancel, creds, s.over)()
 	p.first("endpoint", "/messages?sessionId="+id)
@@ -129,22 +129,23 @@ func (s *Server) postSSE(w http.ResponseWriter, r *http.Request) {
 		web.Problem(w, http.StatusUnsupportedMediaType, "unsupported_media_type", "send the message as Content-Type: application/json")
 		return
 	}
-	body := buffers.Get().(*[]byte)
-	defer putBuffer(body)
-	if !s.readBody(w, r, body) {
+	p := &poster{s: s, w: w, era: fault.Legacy}
+	in := s.receive(p, r)
+	if in == nil {
 		return
 	}
-	m, f := readMessage(*body)
-	p := &poster{s: s, w: w, id: m.id, era: fault.Legacy}
-	if f != nil {
-		p.fault(f)
+	given := false // a call that is given keeps its memory until it is answered
+	defer func() {
+		if !given {
+			in.mem.release()
+		}
+	}()
+	if !s.authenticate(r, in) {
+		p.fault(in.refused)
 		return
 	}
-	who, creds, ok := s.identify(p, r)
-	if !ok {
-		return
-	}
-	n := s.sse.get(r.URL.Query().Get("sessionId"), who.RateKey())
+	m := in.m
+	n := s.sse.get(r.URL.Query().Get("sessionId"), ownerOf(in.who))
 	if n == nil {
 		p.refuse(http.StatusNotFound, invalid("there is no such session; open the stream first"))
 		return
@@ -154,20 +155,24 @@ func (s *Server) postSSE(w http.ResponseWriter, r *http.Request) {
 			With("requested", catalog.Clip(m.meta.Get(metaVersion).Str(), 64)).With("supported", legacyVersions))
 		return
 	}
-	n.take(w, r, &carried{m: m, who: who, addr: creds.Addr})
+	given = n.take(w, r, &carried{m: m, who: in.who, addr: in.creds.Addr, mem: &in.mem})
 }
 
-// take gives the message to the stream's session.
-func (n *sseSession) take(w http.ResponseWriter, r *http.Request, c *carried) {
+// take gives the message to the stream's session. It tells whether a call was given.
+func (n *sseSession) take(w http.ResponseWriter, r *http.Request, c *carried) (given bool) {
 	m := c.m
 	frame, ok, f := n.lines.check(m)
 	if f != nil && m.isCall() {
 		form := f.Form(fault.PlainDialect, fault.List, fault.Legacy)
 		n.lines.out(appendError(nil, m.id, &form))
 	}
-	if f == nil && ok && n.lines.give(r.Context(), c, frame) != nil {
-		web.Problem(w, http.StatusNotFound, "not_found", "the stream has ended; open another")
-		return
+	if f == nil && ok {
+		if n.lines.give(r.Context(), c, frame) != nil {
+			web.Problem(w, http.StatusNotFound, "not_found", "the stream has ended; open another")
+			return false
+		}
+		given = m.isCall()
 	}
 	w.WriteHeader(http.StatusAccepted)
+	return given
 }

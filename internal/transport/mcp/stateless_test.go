@@ -211,7 +211,16 @@ func TestFrames(t *testing.T) {
 		{"id fraction", `{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}`, -32600, "null"},
 		{"id exponent", `{"jsonrpc":"2.0","id":1e0,"method":"tools/list"}`, -32600, "null"},
 		{"id object", `{"jsonrpc":"2.0","id":{},"method":"tools/list"}`, -32600, "null"},
-		{"id too large", `{"jsonrpc":"2.0","id":9007199254740993,"method":"tools/list"}`, -32600, "null"},
+		{"id too large", `{"jsonrpc":"2.0","id":9223372036854775808,"method":"tools/list"}`, -32600, "null"},
+		{"id much too large", `{"jsonrpc":"2.0","id":1` + strings.Repeat("0", 400) + `,"method":"tools/list"}`, -32600, "null"},
+		{"id of 64 bits", strings.Replace(wrap("{}"), `"id":5`, `"id":9223372036854775807`, 1), 0, "9223372036854775807"},
+		{"id of 64 bits, negative", strings.Replace(wrap("{}"), `"id":5`, `"id":-9223372036854775808`, 1), 0, "-9223372036854775808"},
+		{"id that a float holds", strings.Replace(wrap("{}"), `"id":5`, `"id":9007199254740994`, 1), 0, "9007199254740994"},
+		{"id of 64 bits hides no flaw", strings.Replace(wrap(`{"a":1,"a":2}`), `"id":5`, `"id":9007199254740993`, 1), business, "9007199254740993"},
+		{"id of 64 bits hides no duplicate", `{"jsonrpc":"2.0","id":9007199254740993,"id":5,"method":"tools/list"}`, -32600, "9007199254740993"},
+		{"id of half a surrogate pair", strings.Replace(wrap("{}"), `"id":5`, `"id":"\ud800"`, 1), -32600, "null"},
+		{"id of half a pair behind a flaw", `{"x":1,"x":2,"jsonrpc":"2.0","id":"a\udc00","method":"tools/list"}`, -32600, "null"},
+		{"id of a pair", strings.Replace(wrap("{}"), `"id":5`, `"id":"\ud83d\ude00"`, 1), 0, `"\ud83d\ude00"`},
 		{"params scalar", `{"jsonrpc":"2.0","id":5,"method":"tools/list","params":7}`, -32600, "5"},
 		{"params array", `{"jsonrpc":"2.0","id":5,"method":"tools/list","params":[]}`, -32602, "5"},
 		{"duplicate in the frame", `{"jsonrpc":"2.0","id":5,"id":6,"method":"tools/list"}`, -32600, "5"},
@@ -245,11 +254,12 @@ func TestFrames(t *testing.T) {
 			}
 			switch tt.code {
 			case 0, business:
-				failed := field(t, res.body, "/result/isError").Bool()
+				result := res.json.Result // our own reader takes no id of 64 bits
+				failed := field(t, result, "/isError").Bool()
 				if res.status != 200 || failed != (tt.code == business) {
 					t.Errorf("%d %.300s", res.status, res.body)
 				}
-				if code := field(t, res.body, "/result/structuredContent/error/code").Str(); failed && code != "invalid_request" {
+				if code := field(t, result, "/structuredContent/error/code").Str(); failed && code != "invalid_request" {
 					t.Errorf("code %q: %s", code, res.body)
 				}
 			default:
@@ -348,7 +358,7 @@ func TestSlowSender(t *testing.T) {
 	}
 	defer c.Close()
 	start := time.Now()
-	fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n")
+	fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer "+keyAna+"\r\nContent-Length: 100000\r\n\r\n")
 	done := make(chan error, 1)
 	go func() {
 		_, err := bufio.NewReader(c).ReadString(0) // until the end
