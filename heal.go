@@ -18,7 +18,7 @@ const (
 	reopenFirst  = 50 * time.Millisecond  // pause after the first failed attempt; it doubles
 	reopenMost   = 2 * time.Second        // longest pause
 	reopenRest   = 5 * time.Second        // for calls under way on the old store, and for its last audit entries
-	takenPatient = 30 * time.Second       // how long another process may have the folder before the server gives up
+	takenPatient = 30 * time.Second       // see Server.patience
 )
 
 // watch opens the store again when it is broken, until Close.
@@ -94,7 +94,7 @@ func (s *Server) attempts(old *parts) (*parts, error) {
 			taken = time.Time{}
 		case taken.IsZero():
 			taken = time.Now()
-		case time.Since(taken) > takenPatient:
+		case time.Since(taken) > s.patience:
 			return nil, err
 		}
 		if !told {

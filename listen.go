@@ -67,7 +67,7 @@ func (s *Server) bind(key, address string) (net.Listener, error) {
 	case err != nil:
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
-	return l, nil
+	return web.Bound(l, web.Limits{}), nil
 }
 
 // serve runs one HTTP server until Close.

@@ -27,6 +27,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tabellion-mcp/tabellion/fault"
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
@@ -68,13 +69,16 @@ type Server struct {
 
 	address atomic.Pointer[string] // URL of the MCP listener, once it is bound
 	web     listeners
-	failed  chan error    // why the server can serve no longer
-	lost    chan struct{} // closed when the store could not be opened again
-	stop    chan struct{} // closed by Close: ends what runs beside the calls
-	tasks   sync.WaitGroup
-	closing atomic.Bool
-	closed  sync.Once
-	err     error // of Close
+	failed  chan error // why the server can serve no longer
+	// patience is how long another process may have the folder, when the store is to be opened again, before the server
+	// gives up.
+	patience time.Duration
+	lost     chan struct{} // closed when the store could not be opened again
+	stop     chan struct{} // closed by Close: ends what runs beside the calls
+	tasks    sync.WaitGroup
+	closing  atomic.Bool
+	closed   sync.Once
+	err      error // of Close
 }
 
 // Open opens the data folder, makes it when it is missing, and assembles the server. log gets what no caller hears;
@@ -88,7 +92,7 @@ func Open(ctx context.Context, cfg *Config, log *slog.Logger) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: log, clock: clock.System{}, metrics: metrics.New(Version()),
-		failed: make(chan error, 1), lost: make(chan struct{}), stop: make(chan struct{}),
+		failed: make(chan error, 1), lost: make(chan struct{}), patience: takenPatient, stop: make(chan struct{}),
 	}
 	if err := s.assemble(ctx); err != nil {
 		return nil, errors.Join(err, s.Close(ctx))

@@ -15,12 +15,15 @@ var errLongLine = errors.New("the line is too long")
 
 // readLine reads one line without its end, of at most limit bytes. io.EOF comes only when there is nothing at all; an
 // unfinished last line comes with io.ErrUnexpectedEOF. The result is valid until the next read.
-func readLine(r *bufio.Reader, limit int) ([]byte, error) {
-	var long []byte
+func readLine(r *bufio.Reader, limit int) ([]byte, error) { return readLineInto(r, limit, nil) }
+
+// readLineInto is readLine with room for a line that is longer than the reader's buffer.
+func readLineInto(r *bufio.Reader, limit int, room []byte) ([]byte, error) {
+	long := room[:0]
 	for {
 		part, err := r.ReadSlice('\n')
 		switch {
-		case err == nil && long == nil && len(part) <= limit+1:
+		case err == nil && len(long) == 0 && len(part) <= limit+1:
 			return trimEnd(part), nil
 		case err == nil || errors.Is(err, bufio.ErrBufferFull):
 			if long = append(long, part...); len(long) > limit+1 {

@@ -225,10 +225,14 @@ func replayMark() string { return "tabellion-relay-" + rand.Text() + "-" }
 // answers carries a server's lines to the client until the server ends.
 func (r *Relay) answers(s Session, replayed chan struct{}) {
 	in := bufio.NewReaderSize(s, 64<<10)
+	var room []byte // of the last long line: most are as long as those before
 	for {
-		line, err := readLine(in, maxAnswer)
+		line, err := readLineInto(in, maxAnswer, room)
 		if err != nil {
 			return
+		}
+		if room = nil; cap(line) > 64<<10 && cap(line) <= maxRoom {
+			room = line
 		}
 		if !r.incoming(line, replayed) {
 			continue
@@ -241,6 +245,9 @@ func (r *Relay) answers(s Session, replayed chan struct{}) {
 
 // maxAnswer bounds a server's line: a result of 4 MiB stands in it twice, once escaped.
 const maxAnswer = 64 << 20
+
+// maxRoom bounds what is kept for the next long line, in bytes.
+const maxRoom = 4 << 20
 
 // incoming notes what a server's line means. It is not for the client when it answers a request of the relay.
 func (r *Relay) incoming(line []byte, replayed chan struct{}) (forward bool) {
@@ -287,6 +294,9 @@ func (r *Relay) setUp(p pending) {
 
 // skim reads id and method of a server's line, and whether it is an error.
 func skim(line []byte) (id, method string, failed bool) {
+	if id, ok := skimResult(line); ok {
+		return id, "", false
+	}
 	v, _, err := canonjson.Parse(line, canonjson.Limits{})
 	if err != nil {
 		return "", "", false
@@ -296,6 +306,27 @@ func skim(line []byte) (id, method string, failed bool) {
 	}
 	return id, v.Get("method").Str(), !v.Get("error").IsAbsent()
 }
+
+// skimResult reads the id of a result whose members stand in the order in which servers of this program write them, so
+// that a large result is not parsed to find it. ok is false for every other line.
+func skimResult(line []byte) (id string, ok bool) {
+	rest, ok := bytes.CutPrefix(line, []byte(`{"jsonrpc":"2.0","id":`))
+	if !ok {
+		return "", false
+	}
+	text, _, ok := bytes.Cut(rest, []byte(`,"result":`))
+	if !ok || len(text) > maxSkimmedID {
+		return "", false
+	}
+	v, _, err := canonjson.Parse(text, canonjson.Limits{})
+	if err != nil || !askable(v) {
+		return "", false
+	}
+	return idKey(v), true
+}
+
+// maxSkimmedID bounds what skimResult takes for an id, in bytes.
+const maxSkimmedID = 4 << 10
 
 // replay brings a new server to where the last one was. false when the server ended meanwhile.
 func (r *Relay) replay(ctx context.Context, s Session, replayed, ended <-chan struct{}) bool {
@@ -419,12 +450,13 @@ func refusal(id string, p pending) []byte {
 	return canonjson.Object(append(members, canonjson.M("error", canonjson.Object(e...)))...).AppendJSON(nil)
 }
 
-// write writes one line to the client, whole.
+// write writes one line to the client, whole. The byte behind the line becomes the line's end: it is that already in a
+// line that was read, and free in one that was made.
 func (r *Relay) write(line []byte) error {
 	r.out.Lock()
 	defer r.out.Unlock()
 	if r.outErr == nil {
-		_, r.outErr = r.Out.Write(append(bytes.Clone(line), '\n'))
+		_, r.outErr = r.Out.Write(append(line, '\n'))
 	}
 	return r.outErr
 }

@@ -258,7 +258,9 @@ func callBody(id, name, arguments string) string {
 // send sends one request to a path.
 func (r *rig) send(t testing.TB, method, path, body string, headers map[string]string) *reply {
 	t.Helper()
-	req, err := http.NewRequest(method, r.http.URL+path, strings.NewReader(body))
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second) // an answer that is a stream without end
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, r.http.URL+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

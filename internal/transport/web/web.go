@@ -98,6 +98,9 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, "origin_not_allowed", "pages of this origin may not call; add it to the list of origins")
 		return
 	}
+	if g.fromPage(w, r) {
+		return
+	}
 	defer g.recovered(w, r)
 	g.next.ServeHTTP(w, r)
 }
