@@ -137,15 +137,16 @@ func (c *serveCommand) firstKey(env *Env, s *tabellion.Server, cfg *tabellion.Co
 	if f == nil || cfg.Dev {
 		return "", nil
 	}
-	who := osUser() // the one who starts the server has the folder; the policy is for others
-	list, err := s.Call(env.Ctx, who.Subject, who.Roles, "operator.keys.list", canonjson.Object())
+	ctx := context.WithoutCancel(env.Ctx) // a signal in between would leave a key that nobody has seen
+	who := osUser()                       // the one who starts the server has the folder; the policy is for others
+	list, err := s.Call(ctx, who.Subject, who.Roles, "operator.keys.list", canonjson.Object())
 	if err != nil {
 		return "", fmt.Errorf("look for keys: %w", err)
 	}
 	if list.Get("keys").Len() > 0 {
 		return "", nil
 	}
-	made, err := s.Call(env.Ctx, who.Subject, who.Roles, "operator.keys.create", canonjson.Object(
+	made, err := s.Call(ctx, who.Subject, who.Roles, "operator.keys.create", canonjson.Object(
 		canonjson.M("user", canonjson.String(f.User)),
 		canonjson.M("name", canonjson.String("first key")),
 		canonjson.M("roles", texts(f.Roles))))

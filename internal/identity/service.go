@@ -277,7 +277,7 @@ func (s *KeyService) forget(id string) {
 // Rotation says how to replace a key.
 type Rotation struct {
 	Grace   string // how long the old key stays good, such as "24h"; "" is a day, "0h" ends it at once
-	Expires string // of the new key; "" is when the old key was to end
+	Expires string // of the new key; "" is as long from now as the old key's whole life was
 }
 
 // Rotate makes a key that replaces another and has the same rights. The old one ends after the grace, or when it would
@@ -365,7 +365,8 @@ func (s *KeyService) successor(old *Key, expires string, now time.Time) (NewKey,
 	case expires != "":
 		k.ExpiresAt, err = ParseExpiry(expires, now)
 	case !old.ExpiresAt.IsZero():
-		k.ExpiresAt = old.ExpiresAt
+		// Whole minutes, so that a key that is rotated again and again does not live a little longer each time.
+		k.ExpiresAt = now.Add(old.ExpiresAt.Sub(old.CreatedAt).Round(time.Minute))
 	}
 	return made, err
 }

@@ -62,7 +62,7 @@ const (
 
 	rotateIn = `{"type":"object","additionalProperties":false,"required":["id"],"properties":{` + idProperty + `,
  "grace":{"type":"string","description":"How long the old key stays good: 24h when absent, 0h for not at all."},
- "expires":{"type":"string","description":"Of the new key. Absent: when the old key was to end."}}}`
+ "expires":{"type":"string","description":"Of the new key. Absent: as long from now as the old key's whole life."}}}`
 
 	pruneIn = `{"type":"object","additionalProperties":false,"properties":{
  "age":{"type":"string","description":"Keys that have been dead for longer than this: 30d when absent."}}}`

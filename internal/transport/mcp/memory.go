@@ -45,7 +45,7 @@ func (h *hold) become(ctx context.Context, n int) bool {
 	if h == nil {
 		return true
 	}
-	freed, ok := h.b.try(h, int64(n))
+	_, ok := h.b.try(h, int64(n))
 	if ok || h.b.wait <= 0 {
 		return ok
 	}
@@ -55,7 +55,8 @@ func (h *hold) become(ctx context.Context, n int) bool {
 	defer h.b.waiting(-1)
 	for {
 		// Once more, because room that was freed before this one was counted as waiting was not told of.
-		if freed, ok = h.b.try(h, int64(n)); ok {
+		freed, ok := h.b.try(h, int64(n))
+		if ok {
 			return true
 		}
 		select {
