@@ -165,8 +165,21 @@ func (e *Error) protocolForm(era Era) Form {
 	default:
 		f.RPC, f.HTTP, word = rpcInternal, http.StatusInternalServerError, string(Internal)
 	}
+	if era == Legacy && e.inSession() {
+		f.HTTP = http.StatusOK
+	}
 	f.Data = e.data(word)
 	return f
+}
+
+// inSession tells whether a code is one of calls that a session of the older eras took: there the answer is a message
+// like any other, and 404 would tell the client that the session is gone.
+func (e *Error) inSession() bool {
+	switch e.Code {
+	case MethodNotFound, InvalidParams, HeaderMismatch, UnsupportedVersion, MissingCapability:
+		return true
+	}
+	return false
 }
 
 // data is the data member of a protocol error: the machine word, the retry time and the details.

@@ -136,6 +136,8 @@ func (r *rig) operations() []*catalog.Operation {
 			return catalog.Result{}, fault.New(fault.Code(c.In.Get("code").Str()), "as asked")
 		})
 	fail.Errors = fault.PersistenceDialect
+	plainFail := *fail
+	plainFail.Name, plainFail.Errors = "plain_fail", fault.PlainDialect
 	slow := operation(catalog.Persistence, "persistence.slow", anyObject, func(ctx context.Context, _ *catalog.Call) (catalog.Result, error) {
 		r.entered <- struct{}{}
 		<-ctx.Done()
@@ -208,7 +210,7 @@ func (r *rig) operations() []*catalog.Operation {
 		return catalog.Result{Value: canonjson.Object()}, nil
 	})
 	change.Publish.Notifies = true
-	return []*catalog.Operation{steps, echo, ask, fail, slow, panics, documents, prompt, header, hidden, change}
+	return []*catalog.Operation{steps, echo, ask, fail, &plainFail, slow, panics, documents, prompt, header, hidden, change}
 }
 
 // reply is an HTTP answer.

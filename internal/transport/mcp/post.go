@@ -347,6 +347,10 @@ func (p *poster) result(fill func([]byte) []byte) {
 // fault answers with a fault that came before any operation.
 func (p *poster) fault(f *fault.Error) {
 	form := f.Form(fault.PlainDialect, fault.List, p.era)
+	switch f.Code {
+	case fault.InvalidParams, fault.HeaderMismatch, fault.UnsupportedVersion:
+		form.HTTP = http.StatusBadRequest // whatever the era: no session has taken the message yet
+	}
 	p.headers(&form)
 	p.send(form.HTTP, appendError(nil, p.id, &form))
 }
