@@ -5,7 +5,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 export CGO_ENABLED=0
 scripts/need.sh node npm strace || exit 2
-passed=0 failed=0 log=$(mktemp)
+passed=0 failed=0 notrun=0 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
 suite() { # name, command...
@@ -20,6 +20,7 @@ suite() { # name, command...
     grep -E -B3 -A25 '^ *--- FAIL|^panic|^FAIL|_test.go:[0-9]+: ' "$log" | grep -vE '^=== |^ *--- PASS' | head -n 300
     tail -n 20 "$log"
   fi
+  notrun=$((notrun + $(grep -cE '_test\.go:[0-9]+: NOT RUN' "$log")))
   echo "== $name: $((SECONDS - start)) s"
 }
 
@@ -30,5 +31,6 @@ suite "kills, cuts, histories" go test -count=1 -v -timeout 15m ./internal/durab
 suite "control: no sync" go test -count=1 -v -tags weaken -run 'FindMissingSync' ./internal/durability
 suite "conformance"     scripts/conformance.sh
 suite "clients"         scripts/clients.sh
+[ "$notrun" -eq 0 ] || echo "$notrun tests did NOT RUN, for the reasons above; those that need real material: make test-real REAL=DIR"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
