@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -22,16 +23,21 @@ import (
 	"github.com/tabellion-mcp/tabellion/internal/metrics"
 	"github.com/tabellion-mcp/tabellion/internal/operator"
 	"github.com/tabellion-mcp/tabellion/internal/seal"
+	"github.com/tabellion-mcp/tabellion/internal/store/blob"
 	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
 	"github.com/tabellion-mcp/tabellion/internal/transport/control"
 	"github.com/tabellion-mcp/tabellion/internal/transport/mcp"
 	"github.com/tabellion-mcp/tabellion/internal/transport/ops"
+	"github.com/tabellion-mcp/tabellion/internal/transport/transfer"
 	"github.com/tabellion-mcp/tabellion/persistence"
 	"github.com/tabellion-mcp/tabellion/policy"
 )
 
 // instructions tell a client's model what this server is for.
 const instructions = "Durable documents. A write names the revision it builds on and carries an idempotencyKey; after a lost answer, repeat it with the same key."
+
+// blobFolder is where the bytes of artifacts are, in the data folder.
+const blobFolder = "blobs"
 
 // sharedSessions is how many stdio sessions on one data folder find room at once, when all are busy: they are one
 // principal, whose calls are counted together, and a session that waits is better than one whose calls are refused.
@@ -44,6 +50,8 @@ type parts struct {
 	clock    clock.Clock
 	metrics  *metrics.Metrics
 	store    *sqlite.Store
+	blobs    *blob.Folder
+	service  *persistence.Service
 	trail    *trail
 	recorder *audit.Recorder
 	auth     *identity.Authenticator
@@ -51,7 +59,8 @@ type parts struct {
 	catalog  *catalog.Catalog
 	gate     *gate.Gate
 	mcp      *mcp.Server
-	handler  http.Handler
+	transfer *transfer.Handler
+	handler  http.Handler // of the main listener: MCP, and the transfer routes
 
 	started  sync.Once
 	stop     chan struct{} // closed by close: ends upkeep
@@ -96,6 +105,10 @@ func (s *Server) newParts(ctx context.Context, store *sqlite.Store) (*parts, err
 		store: store, trail: &trail{own: store}, stop: make(chan struct{}), replaced: make(chan struct{}),
 	}
 	p.trail.set(store)
+	var err error
+	if p.blobs, err = blob.OpenFolder(filepath.Join(s.cfg.Data, blobFolder), blob.FolderOptions{Durability: s.cfg.Persistence.Durability}); err != nil {
+		return p, err
+	}
 	signer, err := audit.OpenSigner(s.cfg.Data, rand.Reader)
 	if err != nil {
 		return p, err
@@ -128,7 +141,7 @@ func (p *parts) openGate(sealer *seal.Sealer) error {
 		return err
 	}
 	p.gate = gate.New(gate.Config{
-		Catalog: p.catalog, Decider: decider, Auth: p.auth, Sealer: sealer, Recorder: p.recorder, Once: p.store,
+		Catalog: p.catalog, Decider: decider, Handles: p.service, Auth: p.auth, Sealer: sealer, Recorder: p.recorder, Once: p.store,
 		Limits: p.cfg.Limits.Limits, Clock: p.clock, Log: p.log, Observer: p.metrics,
 		Notify: func(c catalog.Change) { p.mcp.Notify(c) },
 	})
@@ -138,8 +151,20 @@ func (p *parts) openGate(sealer *seal.Sealer) error {
 		HTTPStatus200: p.cfg.Auth.HTTPStatus == 200, SSE: p.cfg.Transports.SSE,
 		MaxBody: p.cfg.Limits.RequestBytes, StdioCalls: max(1, p.cfg.Limits.Concurrency/sharedSessions),
 	})
-	p.handler = p.mcp.Handler()
+	p.transfer = transfer.New(transfer.Config{Gate: p.gate, Catalog: p.catalog, Log: p.log})
+	p.handler = p.routes(p.mcp.Handler())
 	return nil
+}
+
+// routes serves the transfer routes beside other ones.
+func (p *parts) routes(others http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.transfer.Serves(r) {
+			p.transfer.ServeHTTP(w, r)
+			return
+		}
+		others.ServeHTTP(w, r)
+	})
 }
 
 // serveStdio serves one client as who.
@@ -162,6 +187,7 @@ func (p *parts) announce() {
 const (
 	sealAge     = 30 * 24 * time.Hour
 	upkeepEvery = time.Hour
+	sweepEvery  = time.Minute // of uploads whose time is over
 )
 
 // upkeep does what a server does beside its calls, until close: it compiles the schemas, so that the first calls do not
@@ -171,6 +197,9 @@ func (p *parts) upkeep(sealer *seal.Sealer) {
 		p.log.Error("a schema of the catalog does not compile", "error", err)
 	}
 	debug.FreeOSMemory() // what the start needed is given back: an idle server is small
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	p.tasks.Go(func() { p.sweep(ctx) })
 	tick := time.NewTicker(upkeepEvery)
 	defer tick.Stop()
 	for {
@@ -187,6 +216,41 @@ func (p *parts) upkeep(sealer *seal.Sealer) {
 			return
 		}
 	}
+}
+
+// sweep closes uploads whose time is over and removes bytes that nothing needs, until ctx ends: at the start those that
+// an earlier process has left.
+func (p *parts) sweep(ctx context.Context) {
+	p.swept(ctx, p.service.SweepOrphans)
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		p.swept(ctx, p.service.Sweep)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// swept runs one sweep and notes what it did.
+func (p *parts) swept(ctx context.Context, sweep func(context.Context) (persistence.Swept, error)) {
+	done, err := sweep(ctx)
+	switch {
+	case err != nil && ctx.Err() == nil && p.healthy() == nil:
+		p.log.Warn("a sweep of uploads and blobs stopped, and removed nothing it was not sure of; trying again later", "error", err)
+	case done != (persistence.Swept{}):
+		p.log.Info("swept", "expired uploads", done.Expired, "blobs that nothing needed", done.Removed)
+	}
+}
+
+// healthy tells whether documents and bytes can be written: nil, or why not.
+func (p *parts) healthy() error {
+	if err := p.store.Healthy(); err != nil {
+		return err
+	}
+	return p.blobs.Healthy()
 }
 
 // readPepper reads the configured pepper; none is nil.
@@ -237,15 +301,16 @@ func newDecider(cfg *Config) (policy.Decider, error) {
 
 // newCatalog collects the operations. Without an open store they can be listed and not run.
 func (p *parts) newCatalog(cursors persistence.Cursors) (*catalog.Catalog, error) {
-	documents := persistence.Config{
+	c := persistence.Config{
 		Cursors: cursors, Limits: p.cfg.Persistence.Limits, Durability: p.cfg.Persistence.Durability,
-		ResponseBytes: p.cfg.Limits.ResponseBytes,
+		Retention: p.cfg.Persistence.Retention, MaxUploads: p.cfg.Persistence.OpenUploads,
+		ResponseBytes: p.cfg.Limits.ResponseBytes, Clock: p.clock, Log: p.log,
 	}
 	if p.store != nil {
-		documents.Store = p.store
+		c.Store, c.Blobs = p.store, p.blobs
 	}
-	operations := persistence.New(documents).Operations()
-	return catalog.New(p.cfg.ToolNames, append(operations, p.operatorOperations()...)...)
+	p.service = persistence.New(c)
+	return catalog.New(p.cfg.ToolNames, append(p.service.Operations(), p.operatorOperations()...)...)
 }
 
 // about is what other processes on the folder are told.
@@ -260,7 +325,7 @@ func (s *Server) about() control.About {
 // health is what /readyz shows.
 func (s *Server) health() ops.Health {
 	p := s.parts.Load()
-	h := ops.Health{Store: p.store.Healthy(), Audit: p.recorder.Healthy(), Closing: s.closing.Load()}
+	h := ops.Health{Store: p.healthy(), Audit: p.recorder.Healthy(), Closing: s.closing.Load()}
 	h.LostStore, h.LostReads = p.losses()
 	return h
 }
@@ -274,7 +339,7 @@ func (p *parts) losses() (store, reads int64) {
 // gauges shows the health in metrics too.
 func (s *Server) gauges() {
 	s.metrics.Gauge("tabellion_store_writable", func() float64 {
-		if s.parts.Load().store.Healthy() != nil {
+		if s.parts.Load().healthy() != nil {
 			return 0
 		}
 		return 1
@@ -335,7 +400,7 @@ func (p *parts) close(ctx context.Context) error {
 	p.closed.Do(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownRest)
 		defer cancel()
-		p.err = errors.Join(p.rest(ctx), p.closeRecorder(ctx), p.store.Close())
+		p.err = errors.Join(p.rest(ctx), p.closeRecorder(ctx), p.closeBlobs(), p.store.Close())
 	})
 	return p.err
 }
@@ -350,26 +415,20 @@ func (p *parts) rest(ctx context.Context) error {
 	return p.auth.Close(ctx)
 }
 
+// closeBlobs closes the folder of bytes.
+func (p *parts) closeBlobs() error {
+	if p.blobs == nil {
+		return nil
+	}
+	return p.blobs.Close()
+}
+
 // closeRecorder writes the last entries.
 func (p *parts) closeRecorder(ctx context.Context) error {
 	if p.recorder == nil {
 		return nil
 	}
 	return p.recorder.Close(ctx)
-}
-
-// operatorOperations are the operations of the command line and the control socket.
-func (p *parts) operatorOperations() []*catalog.Operation {
-	return operator.Operations(operator.Config{
-		Keys: p.keys, Local: localCaller(p.cfg), Policy: p.cfg.Policy, Open: p.cfg.Dev,
-		Explain: func(ctx context.Context, subjects []string, c policy.Check) (policy.Decision, error) {
-			return p.gate.Explain(ctx, subjects, c)
-		},
-		Health: func(context.Context) []operator.Part {
-			return []operator.Part{{Name: "store", Err: p.store.Healthy()}, {Name: "audit", Err: p.recorder.Healthy()}}
-		},
-		Catalog: func() *catalog.Catalog { return p.catalog },
-	})
 }
 
 // localCaller is the principal that auth.local configures; nil is nobody.

@@ -31,7 +31,7 @@ func (s *Server) watch() {
 		case <-s.stop:
 			return
 		}
-		why := s.parts.Load().store.Healthy()
+		why := s.parts.Load().healthy()
 		if why == nil {
 			continue
 		}
@@ -60,7 +60,7 @@ func (s *Server) reopen(why error) error {
 	old.retired.Store(true)
 	// What the old parts still want to write fails, which was told already.
 	ctx, cancel := context.WithTimeout(context.Background(), reopenRest)
-	old.closed.Do(func() { old.err = errors.Join(old.rest(ctx), old.store.Close()) })
+	old.closed.Do(func() { old.err = errors.Join(old.rest(ctx), old.closeBlobs(), old.store.Close()) })
 	cancel()
 	next, err := s.attempts(old)
 	if err != nil {

@@ -102,14 +102,14 @@ func settle(t *testing.T, what string, ok func() (done bool, last string)) {
 // are gone, which clients know as 404; and the audit trail has the rows.
 func TestHeal(t *testing.T) {
 	disk, _, s, log := onDisk(t)
-	main, aside, err := s.Listen()
+	at, err := s.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
 	k := key(t, s, "ana", canonjson.String("admin"))
 	h := s.Handler()
-	session := initialize(t, "http://"+main+"/mcp", k)
-	if got := pingSession(t, "http://"+main+"/mcp", k, session); got != 200 {
+	session := initialize(t, "http://"+at.MCP+"/mcp", k)
+	if got := pingSession(t, "http://"+at.MCP+"/mcp", k, session); got != 200 {
 		t.Fatalf("a session of the older era: %d", got)
 	}
 	for round := range 3 { // a healed server heals again
@@ -134,7 +134,7 @@ func TestHeal(t *testing.T) {
 			t.Errorf("applied twice: %s", body)
 		}
 		settle(t, "readiness", func() (bool, string) {
-			code, body := get(t, "http://"+aside+"/readyz")
+			code, body := get(t, "http://"+at.Ops+"/readyz")
 			return code == 200, body
 		})
 	}
@@ -145,7 +145,7 @@ func TestHeal(t *testing.T) {
 			}
 		}
 	}
-	if got := pingSession(t, "http://"+main+"/mcp", k, session); got != 404 {
+	if got := pingSession(t, "http://"+at.MCP+"/mcp", k, session); got != 404 {
 		t.Errorf("an older session after it: %d", got)
 	}
 	if code, _ := call(t, h, "", "persistence.capabilities", `{}`); code != 401 {

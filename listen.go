@@ -24,38 +24,73 @@ type listeners struct {
 	servers []*http.Server
 }
 
-// Listen binds the configured addresses and begins to serve. Close ends it. It returns the address of the MCP
-// endpoints and of health and metrics ("" when there is none), with the ports that were bound.
-func (s *Server) Listen() (mcpAddr, opsAddr string, err error) {
-	main, err := s.bind("listen", s.cfg.Listen)
-	if err != nil {
-		return "", "", err
-	}
+// Addresses are where a server listens, as host:port with the ports that were bound. Ops and Transfer are "" when there
+// is no such listener.
+type Addresses struct{ MCP, Ops, Transfer string }
+
+// Listen binds the configured addresses and begins to serve. Close ends it.
+func (s *Server) Listen() (Addresses, error) {
 	tlsConfig, err := s.tls()
 	if err != nil {
-		return "", "", errors.Join(err, main.Close())
+		return Addresses{}, err
+	}
+	var at Addresses
+	bound, err := s.bindAll(tlsConfig, &at)
+	if err != nil {
+		for _, l := range bound {
+			err = errors.Join(err, l.Close())
+		}
+		return Addresses{}, err
 	}
 	scheme := "http://"
 	if tlsConfig != nil {
-		scheme, main = "https://", tls.NewListener(main, tlsConfig)
+		scheme = "https://"
 	}
-	var aside net.Listener
-	if s.cfg.Ops != "" {
-		if aside, err = s.bind("ops", s.cfg.Ops); err != nil {
-			return "", "", errors.Join(err, main.Close())
-		}
-		opsAddr = aside.Addr().String()
-	}
-	url := scheme + main.Addr().String()
+	url := scheme + at.MCP
 	s.address.Store(&url)
 	p := s.parts.Load()
 	s.sign(p)
 	p.announce()
-	s.serve(main, s.Handler())
-	if aside != nil {
-		s.serve(aside, s.OpsHandler())
+	s.serve(bound["listen"], s.Handler())
+	if l := bound["ops"]; l != nil {
+		s.serve(l, s.OpsHandler())
 	}
-	return main.Addr().String(), opsAddr, nil
+	if l := bound["transfer"]; l != nil {
+		s.serve(l, s.TransferHandler())
+	}
+	return at, nil
+}
+
+// bindAll opens the listeners of the configuration, by their keys. On an error it returns those that are open.
+func (s *Server) bindAll(tlsConfig *tls.Config, at *Addresses) (map[string]net.Listener, error) {
+	bound := map[string]net.Listener{}
+	for _, want := range []struct {
+		key, address string
+		secret, lax  bool
+		at           *string
+	}{
+		{"listen", s.cfg.Listen, true, false, &at.MCP},
+		{"ops", s.cfg.Ops, false, false, &at.Ops},
+		{"transfer", s.cfg.Transfer.Listen, true, s.cfg.Transfer.IfFree, &at.Transfer},
+	} {
+		if want.address == "" {
+			continue
+		}
+		l, err := s.bind(want.key, want.address)
+		if want.lax && errors.Is(err, syscall.EADDRINUSE) {
+			s.log.Warn("the local transfer address is taken; files are sent to and fetched from the main address only", "address", want.address)
+			continue
+		}
+		if err != nil {
+			return bound, err
+		}
+		*want.at = l.Addr().String()
+		if want.secret && tlsConfig != nil {
+			l = tls.NewListener(l, tlsConfig)
+		}
+		bound[want.key] = l
+	}
+	return bound, nil
 }
 
 // bind opens the TCP listener of a key of the configuration.
@@ -63,7 +98,11 @@ func (s *Server) bind(key, address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("another program listens on %s already; end it, or choose another address with the key %s or --%s: %w", address, key, key, err)
+		name := key
+		if key == "transfer" {
+			name = "transfer.listen"
+		}
+		return nil, fmt.Errorf("another program listens on %s already; end it, or choose another address with the key %s or --%s: %w", address, name, key, err)
 	case err != nil:
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
@@ -110,6 +149,13 @@ func (s *Server) fail(err error) {
 func (s *Server) OpsHandler() http.Handler {
 	return web.Protect(web.Options{Loopback: config.Loopback(s.cfg.Ops), Hosts: hosts(s.cfg, s.cfg.Ops), Log: s.log},
 		ops.Handler(ops.Config{Health: s.health, Metrics: s.metrics.Handler()}))
+}
+
+// TransferHandler serves the transfer routes and nothing else.
+func (s *Server) TransferHandler() http.Handler {
+	return web.Protect(web.Options{
+		Loopback: config.Loopback(s.cfg.Transfer.Listen), Hosts: hosts(s.cfg, s.cfg.Transfer.Listen), Origins: s.cfg.Origins, Log: s.log,
+	}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.parts.Load().transfer.ServeHTTP(w, r) }))
 }
 
 // hosts are the names that an address is answered for beside those of loopback: the configured ones and, on loopback,

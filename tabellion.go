@@ -36,10 +36,12 @@ import (
 	"github.com/tabellion-mcp/tabellion/internal/config"
 	"github.com/tabellion-mcp/tabellion/internal/gate"
 	"github.com/tabellion-mcp/tabellion/internal/identity"
+	"github.com/tabellion-mcp/tabellion/internal/manifest"
 	"github.com/tabellion-mcp/tabellion/internal/metrics"
 	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
 	"github.com/tabellion-mcp/tabellion/internal/transport/control"
 	"github.com/tabellion-mcp/tabellion/internal/transport/web"
+	"github.com/tabellion-mcp/tabellion/persistence"
 )
 
 // Config is a complete configuration; see docs/configuration.md for its keys.
@@ -203,4 +205,16 @@ func Tools(cfg *Config, endpoint string) ([]byte, error) {
 		return nil, fmt.Errorf("no slot %q is served; this version serves persistence", endpoint)
 	}
 	return view.ToolsJSON(), nil
+}
+
+// Contract describes what the slot persistence publishes, as contracts/persistence.v1.json does, at revision 1. No store
+// is opened.
+func Contract() (canonjson.Value, error) {
+	c, err := (&parts{cfg: DefaultConfig()}).newCatalog(nil)
+	if err != nil {
+		return canonjson.Value{}, err
+	}
+	return manifest.Build(c, manifest.Contract{
+		Name: persistence.Contract, Slot: catalog.Persistence, Dialect: fault.PersistenceDialect, Failure: persistence.FailureSchema(),
+	}, 1), nil
 }

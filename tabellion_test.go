@@ -172,11 +172,11 @@ func TestListen(t *testing.T) {
 	c.Dev = true
 	c.Limits.Rate = 0
 	s := open(t, c)
-	main, aside, err := s.Listen()
+	at, err := s.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, body := get(t, "http://"+aside+"/readyz"); code != 200 || !strings.Contains(body, `"status":"ready"`) {
+	if code, body := get(t, "http://"+at.Ops+"/readyz"); code != 200 || !strings.Contains(body, `"status":"ready"`) {
 		t.Errorf("ready: %d %s", code, body)
 	}
 	var wg sync.WaitGroup
@@ -191,7 +191,7 @@ func TestListen(t *testing.T) {
 					return
 				default:
 				}
-				res, err := http.Post("http://"+main+"/mcp", "application/json", strings.NewReader(`{}`))
+				res, err := http.Post("http://"+at.MCP+"/mcp", "application/json", strings.NewReader(`{}`))
 				mu.Lock()
 				if err == nil {
 					if _, err := io.ReadAll(res.Body); err != nil {
@@ -215,7 +215,7 @@ func TestListen(t *testing.T) {
 	if answered == 0 || broken > 0 {
 		t.Errorf("%d answered, %d broken off", answered, broken)
 	}
-	if _, err := http.Get("http://" + main + "/mcp"); err == nil {
+	if _, err := http.Get("http://" + at.MCP + "/mcp"); err == nil {
 		t.Error("it still answers")
 	}
 }

@@ -27,8 +27,9 @@ const (
 	Tool     Surface = "tool"
 	Resource Surface = "resource"
 	Prompt   Surface = "prompt"
-	List     Surface = "list"    // a listing, or another method without an operation
-	Command  Surface = "command" // the command line, in the process that owns the store
+	List     Surface = "list"     // a listing, or another method without an operation
+	Transfer Surface = "transfer" // a raw HTTP route
+	Command  Surface = "command"  // the command line, in the process that owns the store
 )
 
 // Era is the protocol generation of the client.
@@ -58,7 +59,8 @@ const (
 	rpcRequestCanceled = -32015
 )
 
-// Form is a fault on the wire. Exactly one of Tool and RPC is meaningful: Tool when ToolError is set.
+// Form is a fault on the wire. Exactly one of Tool and RPC is meaningful: Tool when ToolError is set, and on a transfer
+// route, where it is the body of an answer with the status HTTP.
 type Form struct {
 	// ToolError: the answer is a tool result with isError, structuredContent Tool and the same JSON as text.
 	ToolError bool
@@ -67,12 +69,15 @@ type Form struct {
 	RPC     int
 	Message string
 	Data    json.RawMessage
-	// HTTP is the status of the HTTP answer that carries it on the MCP endpoint.
+	// HTTP is the status of the HTTP answer that carries it, on the MCP endpoint or on a transfer route.
 	HTTP int
 }
 
 // Form gives the wire form of e for a slot's dialect, a surface and an era.
 func (e *Error) Form(d Dialect, s Surface, era Era) Form {
+	if s == Transfer {
+		return e.transferForm()
+	}
 	if e.business() {
 		if s == Tool || s == Command {
 			return Form{ToolError: true, Tool: e.toolBody(d).AppendJSON(nil), HTTP: http.StatusOK}
@@ -124,6 +129,28 @@ func (e *Error) resourceForm(era Era) Form {
 		f.RPC = rpcInternal
 	}
 	return f
+}
+
+// transferForm is the form on a transfer route, where the contract has a closed set of codes and statuses
+// (persistence.v1, section 2.1; security requirements, S55a): no key is a denial, and too many calls is busy.
+func (e *Error) transferForm() Form {
+	code, status := e.Code, http.StatusBadRequest
+	switch e.Code {
+	case InvalidRequest, TransferIncomplete, IntegrityError, UnsupportedFormat:
+	case NotFound, UnknownTool, UnknownResource, UnknownPrompt:
+		code, status = NotFound, http.StatusNotFound
+	case PolicyDenied, UnauthorizedKey:
+		code, status = PolicyDenied, http.StatusForbidden
+	case QuotaExceeded:
+		status = http.StatusRequestEntityTooLarge
+	case Busy, RateLimited, Overloaded, Cancelled:
+		code, status = Busy, http.StatusInternalServerError
+	default:
+		code, status = StoreUnavailable, http.StatusInternalServerError
+	}
+	same := *e
+	same.Code = code
+	return Form{Tool: same.toolBody(PersistenceDialect).AppendJSON(nil), HTTP: status}
 }
 
 // protocolForm is the form of everything that is not a business failure.

@@ -26,7 +26,7 @@ const goldenFile = "testdata/forms.golden"
 // The dialects, surfaces and eras that exist.
 var (
 	dialects = map[string]fault.Dialect{"persistence": fault.PersistenceDialect, "plain": fault.PlainDialect}
-	surfaces = []fault.Surface{fault.Tool, fault.Resource, fault.Prompt, fault.List, fault.Command}
+	surfaces = []fault.Surface{fault.Tool, fault.Resource, fault.Prompt, fault.List, fault.Command, fault.Transfer}
 	eras     = []fault.Era{fault.Stateless, fault.Legacy}
 )
 
@@ -34,8 +34,11 @@ var (
 func row(c fault.Code, dialect string, s fault.Surface, era fault.Era) string {
 	f := fault.New(c, "message").After(1500*time.Millisecond).With("detail", "d").Form(dialects[dialect], s, era)
 	head := fmt.Sprintf("%-20s %-11s %-8s %-9s  http %d  ", c, dialect, s, era, f.HTTP)
-	if f.ToolError {
+	switch {
+	case f.ToolError:
 		return head + "tool " + string(f.Tool)
+	case s == fault.Transfer:
+		return head + "body " + string(f.Tool)
 	}
 	return fmt.Sprintf("%srpc %d %q %s", head, f.RPC, f.Message, f.Data)
 }
@@ -136,13 +139,74 @@ func TestFormsByHand(t *testing.T) {
 		for name, d := range dialects {
 			for _, s := range surfaces {
 				for _, era := range eras {
+					if s == fault.Transfer {
+						checkTransfer(t, fmt.Sprintf("%s %s %s %s", c, name, s, era), c, d, era)
+						continue
+					}
 					checkForm(t, fmt.Sprintf("%s %s %s %s", c, name, s, era), c, want, d, s, era)
 				}
 			}
 		}
 	}
-	if len(forms) != len(fault.Codes) {
-		t.Errorf("%d rows for %d codes", len(forms), len(fault.Codes))
+	if len(forms) != len(fault.Codes) || len(answers) != len(fault.Codes) {
+		t.Errorf("%d rows and %d transfer rows for %d codes", len(forms), len(answers), len(fault.Codes))
+	}
+}
+
+// answered is what a transfer route says of a code: the status, and the code in the body.
+type answered struct {
+	status int
+	code   string
+}
+
+// answers is the table by hand of the transfer routes, whose codes are a closed set. Sources: persistence.v1, section
+// 2.1 (codes and statuses) and section 6.2 (who cannot be asked gives store_unavailable); security requirements, S55a
+// (403 in place of 401, busy in place of 429 and of overload). The codes that the contract says never come, those of the
+// JSON-RPC frame, and a bug in a handler are told as an unknown outcome: the contract has no other word.
+var answers = map[fault.Code]answered{
+	fault.InvalidRequest:      {400, "invalid_request"},
+	fault.NotFound:            {404, "not_found"},
+	fault.PolicyDenied:        {403, "policy_denied"},
+	fault.RevisionConflict:    {500, "store_unavailable"},
+	fault.IdempotencyConflict: {500, "store_unavailable"},
+	fault.QuotaExceeded:       {413, "quota_exceeded"},
+	fault.TransferIncomplete:  {400, "transfer_incomplete"},
+	fault.IntegrityError:      {400, "integrity_error"},
+	fault.UnsupportedFormat:   {400, "unsupported_format"},
+	fault.RetentionBlocked:    {500, "store_unavailable"},
+	fault.Busy:                {500, "busy"},
+	fault.StoreUnavailable:    {500, "store_unavailable"},
+	fault.UnauthorizedKey:     {403, "policy_denied"},
+	fault.RateLimited:         {500, "busy"},
+	fault.Overloaded:          {500, "busy"},
+	fault.AuthBackend:         {500, "store_unavailable"},
+	fault.ParseError:          {500, "store_unavailable"},
+	fault.InvalidMessage:      {500, "store_unavailable"},
+	fault.MethodNotFound:      {500, "store_unavailable"},
+	fault.InvalidParams:       {500, "store_unavailable"},
+	fault.UnknownTool:         {404, "not_found"},
+	fault.UnknownResource:     {404, "not_found"},
+	fault.UnknownPrompt:       {404, "not_found"},
+	fault.HeaderMismatch:      {500, "store_unavailable"},
+	fault.UnsupportedVersion:  {500, "store_unavailable"},
+	fault.MissingCapability:   {500, "store_unavailable"},
+	fault.Cancelled:           {500, "busy"},
+	fault.Internal:            {500, "store_unavailable"},
+}
+
+// checkTransfer compares the form on a transfer route with the table by hand. It is the same in every dialect and era,
+// and has nothing of JSON-RPC and no member beside code and message.
+func checkTransfer(t *testing.T, name string, c fault.Code, d fault.Dialect, era fault.Era) {
+	t.Helper()
+	want, ok := answers[c]
+	if !ok {
+		t.Errorf("code %s has no row in the transfer table by hand", c)
+		return
+	}
+	f := fault.New(c, "words").After(1500*time.Millisecond).With("detail", "d").Form(d, fault.Transfer, era)
+	body := `{"error":{"code":"` + want.code + `","message":"words"}}`
+	if f.ToolError || f.RPC != 0 || f.Data != nil || f.HTTP != want.status || string(f.Tool) != body {
+		t.Errorf("%s: %+v with the body %s, want %d with %s", name, f, f.Tool, want.status, body)
 	}
 }
 

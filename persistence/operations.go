@@ -1,11 +1,14 @@
+//go:generate go run ../cmd/tabellion docs contract ../contracts/persistence.v1.json
+
 package persistence
 
 import (
 	"context"
 	_ "embed"
 	"fmt"
-	"strings"
+	"net/http"
 	"sync"
+	"time"
 
 	"github.com/tabellion-mcp/tabellion/fault"
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
@@ -24,20 +27,12 @@ type tool struct {
 	in, out, listed *catalog.Schema
 }
 
-// tools reads and compiles the schemas of the tools that are served, once.
+// tools reads the schemas of the tools, once.
 var tools = sync.OnceValue(func() map[string]tool {
-	v, err := canonjson.ParseStrict(schemasJSON, canonjson.Limits{Depth: 100, Nodes: 100_000})
-	if err != nil {
-		panic(fmt.Sprintf("persistence schemas: %v", err))
-	}
-	served := map[string]bool{"capabilities": true, "get": true, "put": true, "list": true, "listRevisions": true, "delete": true}
+	v := contractFile()
 	out := map[string]tool{}
 	for _, t := range v.Get("tools").Items() {
-		name := t.Get("name").Str()
-		if !served[strings.TrimPrefix(name, "persistence.")] {
-			continue
-		}
-		out[name] = tool{
+		out[t.Get("name").Str()] = tool{
 			doc:    t.Get("description").Str(),
 			in:     catalog.MustSchema(string(t.Get("inputSchema").AppendJSON(nil))),
 			out:    catalog.MustSchema(string(t.Get("outputSchema").AppendJSON(nil))),
@@ -45,6 +40,18 @@ var tools = sync.OnceValue(func() map[string]tool {
 		}
 	}
 	return out
+})
+
+// FailureSchema is the JSON Schema of a business failure.
+func FailureSchema() canonjson.Value { return contractFile().Get("errorSchema") }
+
+// contractFile is the file of schemas.
+var contractFile = sync.OnceValue(func() canonjson.Value {
+	v, err := canonjson.ParseStrict(schemasJSON, canonjson.Limits{Depth: 100, Nodes: 100_000})
+	if err != nil {
+		panic(fmt.Sprintf("persistence schemas: %v", err))
+	}
+	return v
 })
 
 // withFailure is the output schema as it is listed: the contract's own for a success, or the error envelope. The
@@ -88,10 +95,70 @@ func (s *Service) Operations() []*catalog.Operation {
 		{Name: "persistence.delete", Title: "Delete a document", Effects: deletes, Capability: policy.PersistenceDelete,
 			Targets: documentTarget(policy.PersistenceDelete), Run: s.delete},
 	}
+	ops = append(ops, s.artifactOperations(reads, writes, deletes)...)
 	for _, op := range ops {
 		t := tools()[op.Name]
 		op.Slot, op.Errors, op.Publish.Tool = catalog.Persistence, fault.PersistenceDialect, true
 		op.Doc, op.In, op.Out, op.Publish.Output = t.doc, t.in, t.out, t.listed
+	}
+	return append(ops, s.routes(reads, writes)...)
+}
+
+// artifactOperations are the tools after those of documents, in the order of the contract.
+func (s *Service) artifactOperations(reads, writes, deletes catalog.Effects) []*catalog.Operation {
+	writes.Invalidates, deletes.Invalidates = nil, append(deletes.Invalidates, "persistence.getArtifact")
+	return []*catalog.Operation{
+		{Name: "persistence.purge", Title: "Purge a revision or an artifact", Effects: deletes, Capability: policy.PersistenceAdmin,
+			Targets: purgeTarget, Run: s.purge},
+		{Name: "persistence.beginArtifact", Title: "Open an upload", Effects: writes, Capability: policy.PersistenceWrite,
+			Content: []string{"provenance"}, Targets: newArtifactTarget, Run: s.beginArtifact},
+		{Name: "persistence.uploadAccess", Title: "Look at an upload", Effects: reads, Capability: policy.PersistenceWrite,
+			Targets: uploadTarget, Run: s.uploadAccess},
+		{Name: "persistence.commitArtifact", Title: "Publish an artifact", Effects: writes, Capability: policy.PersistenceWrite,
+			Bounds: catalog.Bounds{Deadline: verifyWithin}, Targets: uploadTarget, Run: s.commitArtifact},
+		{Name: "persistence.abortArtifact", Title: "Give up an upload", Effects: deletes, Capability: policy.PersistenceWrite,
+			Targets: uploadTarget, Run: s.abortArtifact},
+		{Name: "persistence.getArtifact", Title: "Read an artifact's metadata", Effects: reads, Capability: policy.PersistenceRead,
+			Targets: artifactTarget(policy.PersistenceRead), Run: s.getArtifact,
+			Publish: catalog.Publish{Resources: []catalog.Resource{artifactResource}}},
+	}
+}
+
+// Deadlines of what moves bytes: reading the largest artifact once, and a whole transfer, which ends with its upload at
+// the latest and much earlier when the sender is slow.
+const (
+	verifyWithin   = 10 * time.Minute
+	transferWithin = uploadLife
+)
+
+// The routes of persistence.v1, section 6: operations with a byte stream.
+var (
+	uploadRoute = catalog.Route{
+		Method: "PUT", Prefix: "uploads", Arguments: []string{"namespace", "uploadId"}, Status: http.StatusNoContent,
+		Errors: []fault.Code{fault.InvalidRequest, fault.TransferIncomplete, fault.IntegrityError, fault.UnsupportedFormat,
+			fault.PolicyDenied, fault.NotFound, fault.QuotaExceeded, fault.Busy, fault.StoreUnavailable},
+	}
+	downloadRoute = catalog.Route{
+		Method: "GET", Prefix: "artifacts", Arguments: []string{"namespace", "id"}, Status: http.StatusOK,
+		Errors:  []fault.Code{fault.IntegrityError, fault.PolicyDenied, fault.NotFound, fault.Busy, fault.StoreUnavailable},
+		Headers: map[string]string{"Cache-Control": "no-store"},
+	}
+)
+
+// routes are the operations that move bytes. They have no tool: no bytes go through MCP.
+func (s *Service) routes(reads, writes catalog.Effects) []*catalog.Operation {
+	// A transfer that was recorded cannot be repeated: the second one is refused, and nothing changes.
+	writes.Idempotent, writes.Invalidates = catalog.No, nil
+	ops := []*catalog.Operation{
+		{Name: "persistence.receive", Title: "Send the bytes of an upload", Effects: writes, Capability: policy.PersistenceWrite,
+			Doc: "Takes the bytes of an open upload.", In: tools()["persistence.uploadAccess"].in, Targets: uploadTarget, Run: s.receive,
+			Publish: catalog.Publish{Route: &uploadRoute}},
+		{Name: "persistence.download", Title: "Read the bytes of an artifact", Effects: reads, Capability: policy.PersistenceRead,
+			Doc: "Gives the bytes of an artifact.", In: tools()["persistence.getArtifact"].in, Targets: artifactTarget(policy.PersistenceRead), Run: s.download,
+			Publish: catalog.Publish{Route: &downloadRoute}},
+	}
+	for _, op := range ops {
+		op.Slot, op.Errors, op.Bounds.Deadline = catalog.Persistence, fault.PersistenceDialect, transferWithin
 	}
 	return ops
 }

@@ -27,6 +27,10 @@ var (
 		Template: "persistence://documents/{namespace}/{id}/revisions/{revision}", Name: "revision", Title: "Revision",
 		Doc: "One revision of a document.", MIME: jsonMIME, Match: matchRevision,
 	}
+	artifactResource = catalog.Resource{
+		Template: "persistence://artifacts/{namespace}/{id}", Name: "artifact", Title: "Artifact",
+		Doc: "What is known of an artifact, without its bytes.", MIME: jsonMIME, Match: matchArtifact,
+	}
 )
 
 // scheme is the scheme of the slot's URIs.
@@ -37,39 +41,54 @@ var decimal = regexp.MustCompile(`^[1-9][0-9]{0,15}$`)
 
 // matchHead reads persistence://documents/<namespace>/<id>.
 func matchHead(uri string) (canonjson.Value, bool, error) {
-	rest, ok := strings.CutPrefix(uri, scheme+"documents/")
-	parts := strings.Split(rest, "/")
-	if !ok || len(parts) != 2 || !ValidSegment(parts[0]) || !ValidSegment(parts[1]) {
-		return canonjson.Value{}, false, nil
-	}
-	return canonjson.Object(
-		canonjson.M("namespace", canonjson.String(parts[0])),
-		canonjson.M("id", canonjson.String(parts[1]))), true, nil
+	namespace, id, ok := matchPair(uri, "documents")
+	return namedBy(namespace, id), ok, nil
 }
 
-// matchRevision reads persistence://documents/<namespace>/<id>/revisions/<revision>. It stands last, so any other URI
-// of the scheme is ill-formed.
+// matchPair reads persistence://<kind>/<namespace>/<id>.
+func matchPair(uri, kind string) (namespace, id string, ok bool) {
+	rest, ok := strings.CutPrefix(uri, scheme+kind+"/")
+	namespace, id, pair := strings.Cut(rest, "/")
+	return namespace, id, ok && pair && ValidSegment(namespace) && ValidSegment(id)
+}
+
+// namedBy is the input of what reads one thing.
+func namedBy(namespace, id string, more ...canonjson.Member) canonjson.Value {
+	return canonjson.Object(append([]canonjson.Member{
+		canonjson.M("namespace", canonjson.String(namespace)),
+		canonjson.M("id", canonjson.String(id)),
+	}, more...)...)
+}
+
+// matchRevision reads persistence://documents/<namespace>/<id>/revisions/<revision>.
 func matchRevision(uri string) (canonjson.Value, bool, error) {
-	rest, ours := strings.CutPrefix(uri, scheme)
-	if !ours {
+	rest, ok := strings.CutPrefix(uri, scheme+"documents/")
+	parts := strings.Split(rest, "/")
+	if !ok || len(parts) != 4 || parts[2] != "revisions" ||
+		!ValidSegment(parts[0]) || !ValidSegment(parts[1]) || !decimal.MatchString(parts[3]) {
 		return canonjson.Value{}, false, nil
 	}
-	parts := strings.Split(rest, "/")
-	if len(parts) != 5 || parts[0] != "documents" || parts[3] != "revisions" ||
-		!ValidSegment(parts[1]) || !ValidSegment(parts[2]) || !decimal.MatchString(parts[4]) {
-		return canonjson.Value{}, false, badURI()
-	}
-	revision, err := strconv.ParseInt(parts[4], 10, 64)
+	revision, err := strconv.ParseInt(parts[3], 10, 64)
 	if err != nil || revision > MaxSafe {
+		return canonjson.Value{}, false, nil
+	}
+	return namedBy(parts[0], parts[1], canonjson.M("revision", canonjson.Int(revision))), true, nil
+}
+
+// matchArtifact reads persistence://artifacts/<namespace>/<id>. It stands last, so any other URI of the scheme is
+// ill-formed.
+func matchArtifact(uri string) (canonjson.Value, bool, error) {
+	if !strings.HasPrefix(uri, scheme) {
+		return canonjson.Value{}, false, nil
+	}
+	namespace, id, ok := matchPair(uri, "artifacts")
+	if !ok {
 		return canonjson.Value{}, false, badURI()
 	}
-	return canonjson.Object(
-		canonjson.M("namespace", canonjson.String(parts[1])),
-		canonjson.M("id", canonjson.String(parts[2])),
-		canonjson.M("revision", canonjson.Int(revision))), true, nil
+	return namedBy(namespace, id), true, nil
 }
 
 // badURI says which forms exist.
 func badURI() *fault.Error {
-	return fault.New(fault.InvalidRequest, "the resource URI is not well formed; use persistence://documents/<namespace>/<id> or .../revisions/<revision>")
+	return fault.New(fault.InvalidRequest, "the resource URI is not well formed; use persistence://documents/<namespace>/<id>, .../revisions/<revision>, or persistence://artifacts/<namespace>/<id>")
 }

@@ -3,6 +3,7 @@ package persistence_test
 import (
 	"context"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 
@@ -10,8 +11,8 @@ import (
 
 	"github.com/tabellion-mcp/tabellion"
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+	"github.com/tabellion-mcp/tabellion/internal/rawmcp"
 	"github.com/tabellion-mcp/tabellion/internal/scenario"
-	"github.com/tabellion-mcp/tabellion/internal/testkit/rawmcp"
 	"github.com/tabellion-mcp/tabellion/policy"
 )
 
@@ -20,6 +21,7 @@ type overHTTP struct {
 	cfg      *tabellion.Config
 	server   *tabellion.Server
 	listener *httptest.Server
+	files    *httptest.Server // the transfer origin
 	keys     map[string]string
 	legacy   bool
 
@@ -60,12 +62,23 @@ func (o *overHTTP) Read(ctx context.Context, as, uri string) (scenario.Answer, e
 	return c.Read(ctx, uri)
 }
 
+// HTTP implements scenario.Target.
+func (o *overHTTP) HTTP(ctx context.Context, as string, req scenario.HTTPRequest) (scenario.HTTPResponse, error) {
+	key := o.keys[as]
+	if as != "" && key == "" {
+		key = as // in open mode nobody has a key
+	}
+	return scenario.Send(ctx, strings.TrimPrefix(o.files.URL, "http://"), nil, key, req)
+}
+
 // newOverHTTP assembles a server for one scenario.
 func newOverHTTP(t *testing.T, s *scenario.Scenario, legacy bool) *overHTTP {
 	t.Helper()
 	cfg := tabellion.DefaultConfig()
 	cfg.Data, cfg.Ops = t.TempDir(), ""
 	cfg.Persistence.Limits = limitsOf(t, s.Setup.Limits)
+	cfg.Persistence.Retention = keepOf(&s.Setup)
+	cfg.Transfer.Listen = "127.0.0.1:0"
 	cfg.Limits.Rate = 0
 	cfg.Dev = s.Setup.Mode == "open"
 	cfg.Auth.Keys = !cfg.Dev
@@ -91,6 +104,7 @@ func (o *overHTTP) start(t *testing.T, grants []scenario.Grant) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.files = httptest.NewServer(srv.TransferHandler())
 	o.server, o.listener, o.clients = srv, httptest.NewServer(srv.Handler()), map[string]*rawmcp.Client{}
 }
 
@@ -100,6 +114,7 @@ func (o *overHTTP) stop(t *testing.T) {
 		c.Close()
 	}
 	o.listener.Close()
+	o.files.Close()
 	if err := o.server.Close(context.Background()); err != nil {
 		t.Error(err)
 	}

@@ -3,12 +3,13 @@ package persistence
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/tabellion-mcp/tabellion/fault"
-	"github.com/tabellion-mcp/tabellion/internal/audit"
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 	"github.com/tabellion-mcp/tabellion/internal/catalog"
+	"github.com/tabellion-mcp/tabellion/internal/clock"
 	"github.com/tabellion-mcp/tabellion/internal/seal"
 	"github.com/tabellion-mcp/tabellion/policy"
 )
@@ -16,12 +17,22 @@ import (
 // Contract is the name of the contract that the slot keeps.
 const Contract = "persistence.v1"
 
-// Config is what a Service needs. Store and Cursors may be nil where operations are only listed.
+// Config is what a Service needs. Store, Blobs and Cursors may be nil where operations are only listed.
 type Config struct {
 	Store      Store
+	Blobs      Blobs
 	Cursors    Cursors
 	Limits     Limits
 	Durability Durability
+	// Retention is the age from which a superseded revision, or an artifact, may be purged. Nil: everything is kept
+	// forever.
+	Retention *time.Duration
+	// MaxUploads bounds the uploads that one caller may have open; 0 is no bound.
+	MaxUploads int
+	// Clock judges expiry. Nil is the machine's clock.
+	Clock clock.Clock
+	// Log gets damage that was found, and removals that failed. Nil discards it.
+	Log *slog.Logger
 	// ResponseBytes bounds an answer on the wire; pages end well before it. 0: pages end at the contract's size.
 	ResponseBytes int
 }
@@ -33,10 +44,22 @@ type Cursors interface {
 }
 
 // Service holds the operations of the slot. It is safe for concurrent use.
-type Service struct{ cfg Config }
+type Service struct {
+	cfg       Config
+	vault     *vault
+	receiving receiving
+}
 
 // New makes a service.
-func New(cfg Config) *Service { return &Service{cfg} }
+func New(cfg Config) *Service {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.System{}
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Service{cfg: cfg, vault: newVault(cfg.Store, cfg.Blobs, cfg.Log)}
+}
 
 // root is the resource path of the slot (persistence.v1, section 8).
 const root = "/persistence"
@@ -127,7 +150,7 @@ func (s *Service) put(ctx context.Context, c *catalog.Call) (catalog.Result, err
 // putIn is put inside the transaction: quotas, existence and precondition, references, in this order
 // (persistence.v1, section 2.2).
 func (s *Service) putIn(tx Tx, now time.Time, next Document, expected int64) (*Document, error) {
-	if err := s.checkQuota(tx, &next); err != nil {
+	if err := s.checkQuota(tx, &next, now); err != nil {
 		return nil, err
 	}
 	head, _, err := tx.Head(next.Namespace, next.ID)
@@ -171,7 +194,7 @@ func conflict(head int64) *fault.Error {
 }
 
 // checkQuota keeps the limits that are measured in bytes and references.
-func (s *Service) checkQuota(tx Tx, d *Document) error {
+func (s *Service) checkQuota(tx Tx, d *Document, now time.Time) error {
 	l := s.cfg.Limits
 	if n := int64(len(d.Payload)); n > l.MaxDocumentBytes {
 		return fault.New(fault.QuotaExceeded, "the payload has %d bytes in canonical form, the limit is %d", n, l.MaxDocumentBytes)
@@ -179,7 +202,7 @@ func (s *Service) checkQuota(tx Tx, d *Document) error {
 	if n := len(d.References); n > l.MaxReferences {
 		return fault.New(fault.QuotaExceeded, "%d references, the limit is %d", n, l.MaxReferences)
 	}
-	used, err := tx.Usage(d.Namespace)
+	used, err := tx.Usage(d.Namespace, now)
 	if err != nil {
 		return err
 	}
@@ -213,15 +236,7 @@ func (s *Service) delete(ctx context.Context, c *catalog.Call) (catalog.Result, 
 // for a known key the one it wrote the first time.
 func (s *Service) write(ctx context.Context, c *catalog.Call, namespace string, touch []Ref, fn func(Tx) (*Document, error)) (catalog.Result, error) {
 	var doc *Document
-	commit := Commit{
-		Namespace: namespace, Key: c.Commit.Key, Fingerprint: c.Commit.Fingerprint, Now: c.Now,
-		Forget: c.Now.Add(-s.cfg.Limits.IdempotencyRetention), Touch: touch,
-		Seal: func(o Outcome) audit.Row {
-			c.Commit.Entry.Revision = o.Revision
-			return c.Commit.Seal()
-		},
-	}
-	out, err := s.cfg.Store.Update(ctx, commit, func(tx Tx) (Outcome, error) {
+	out, err := s.cfg.Store.Update(ctx, s.commitOf(c, namespace, touch), func(tx Tx) (Outcome, error) {
 		d, err := fn(tx)
 		if err != nil {
 			return Outcome{}, err

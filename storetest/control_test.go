@@ -2,6 +2,7 @@ package storetest_test
 
 import (
 	"context"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -98,11 +99,14 @@ func lister(change func(docs []*persistence.Document, more bool) ([]*persistence
 	return func(_ persistence.Store, r persistence.Reader) persistence.Reader { return listing{r, change} }
 }
 
-// faults are stores that must fail, and a test of the suite that must see it.
-var faults = map[string]struct {
+// planted is a store that must fail, and the test of the suite that must see it.
+type planted struct {
 	store broken
 	seen  string
-}{
+}
+
+// faults are stores that must fail, and a test of the suite that must see it.
+var faults = map[string]planted{
 	"forgets keys":         {broken{commit: func(c *persistence.Commit) { c.Key = "" }}, "Replay"},
 	"keys in one space":    {broken{commit: func(c *persistence.Commit) { c.Namespace = "all" }}, "Namespaces"},
 	"ignores fingerprints": {broken{commit: func(c *persistence.Commit) { c.Fingerprint = [32]byte{} }}, "KeyConflict"},
@@ -138,13 +142,20 @@ func TestControls(t *testing.T) {
 			t.Errorf("the suite fails without a fault: %v\n%s", err, out)
 		}
 	})
-	for name, fault := range faults {
+	for name, fault := range allFaults() {
 		t.Run(name, func(t *testing.T) {
 			if out, err := controlled(name); err == nil || !strings.Contains(out, "--- FAIL: TestControlled/"+fault.seen+" ") {
 				t.Errorf("test %s passes (%v)\n%s", fault.seen, err, out)
 			}
 		})
 	}
+}
+
+// allFaults are those of documents and of artifacts.
+func allFaults() map[string]planted {
+	all := maps.Clone(faults)
+	maps.Copy(all, artifactFaults)
+	return all
 }
 
 // controlled runs TestControlled with a fault and gives its output.
@@ -162,7 +173,8 @@ func TestControlled(t *testing.T) {
 		return // not a test by itself
 	}
 	storetest.Run(t, func(*testing.T) persistence.Store {
-		s := faults[name].store
+		remembered = noMemory()
+		s := allFaults()[name].store
 		s.Store = memory.New(nil)
 		return s
 	})

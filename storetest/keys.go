@@ -300,7 +300,7 @@ func testSnapshot(t *testing.T, s persistence.Store) {
 			_, other, err2 := r.Head("ns", "b")
 			docs, more, err3 := r.Heads("ns", persistence.HeadFilter{Limit: 10})
 			revisions, _, err4 := r.Revisions("ns", "a", 0, 10, 0)
-			n, err5 := r.Usage("ns")
+			n, err5 := r.Usage("ns", start)
 			if err := errors.Join(err, err2, err3, err4, err5); err != nil || h.Revision != 1 || other || len(docs) != 1 ||
 				more || docs[0].Revision != 1 || len(revisions) != 1 || n != before {
 				t.Errorf("the snapshot moved: head %d, other %v, list %d, revisions %d, usage %d, %v", h.Revision, other, len(docs), len(revisions), n, err)
@@ -346,14 +346,32 @@ func testReopen(t *testing.T, s persistence.Store, reopen func(persistence.Store
 	put(t, s, linked)
 	put(t, s, note("ns", "plan", 2))
 	put(t, s, grave("ns", "gone", 1))
+	open, whole := pending("ns", "open", 100, "x"), pending("ns", "whole", 1000, "y")
+	do(t, s, begins(open), moves(open, persistence.UploadReceived))
+	committed(t, s, whole)
+	purged := pending("ns", "purged", 1, "z")
+	committed(t, s, purged)
+	put(t, s, note("ns", "holes", 1), note("ns", "holes", 2), note("ns", "holes", 3))
+	do(t, s, purges("ns", "holes", 2), purgesArtifact(purged))
 	want := usage(t, s, "ns")
+	artifacts := readAll(t, s, open, whole, purged)
 	for range 2 {
 		s = reopen(s)
+		if after := readAll(t, s, open, whole, purged); after != artifacts {
+			t.Errorf("reopened\n%s\nwas\n%s", after, artifacts)
+		}
+		view(t, s, func(r persistence.Reader) {
+			uploaded(t, r, open, persistence.UploadReceived)
+			uploaded(t, r, purged, persistence.UploadPurged)
+			artifact(t, r, whole, true)
+			artifact(t, r, purged, false)
+			superseded(t, r, "holes", 1, updated(2))
+		})
 		stored(t, s, note("ns", "plan", 1))
 		stored(t, s, note("ns", "plan", 2))
 		stored(t, s, linked)
 		stored(t, s, grave("ns", "gone", 1))
-		listed(t, s, persistence.HeadFilter{IncludeDeleted: true}, "gone", "linked", "plan")
+		listed(t, s, persistence.HeadFilter{IncludeDeleted: true}, "gone", "holes", "linked", "plan")
 		if got := usage(t, s, "ns"); got != want {
 			t.Errorf("usage is %d, was %d", got, want)
 		}

@@ -70,6 +70,21 @@ func RunWith(t *testing.T, open func(t *testing.T) persistence.Store, o Options)
 		{"FailuresAmongSuccesses", testFailuresAmongSuccesses},
 		{"Snapshot", testSnapshot},
 		{"Acknowledged", testAcknowledged},
+		{"Uploads", testUploads},
+		{"UploadMemory", testUploadMemory},
+		{"UploadStates", testUploadStates},
+		{"Reservations", testReservations},
+		{"Expiry", testExpiry},
+		{"Held", testHeld},
+		{"ArtifactPurge", testArtifactPurge},
+		{"ArtifactRollback", testArtifactRollback},
+		{"ArtifactSnapshot", testArtifactSnapshot},
+		{"ArtifactOwnWrites", testArtifactOwnWrites},
+		{"ArtifactReplay", testArtifactReplay},
+		{"Superseded", testSuperseded},
+		{"Purge", testPurge},
+		{"Inbound", testInbound},
+		{"NamespaceFacts", testNamespaceFacts},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
 	}
@@ -372,7 +387,7 @@ func testOwnWrites(t *testing.T, s persistence.Store) {
 			t.Errorf("own list: %d %v %v", len(docs), more, err)
 		}
 		want := len(note("ns", "old", 1).Payload)*2 + len(note("ns", "new", 1).Payload)*2
-		if n, err := tx.Usage("ns"); err != nil || n != int64(want) {
+		if n, err := tx.Usage("ns", start); err != nil || n != int64(want) {
 			t.Errorf("own usage: %d %v, want %d", n, err, want)
 		}
 		live, err := tx.Live(persistence.Ref{Type: persistence.RefDocument, Namespace: "ns", ID: "new", Revision: 1})
@@ -422,7 +437,7 @@ func usage(t *testing.T, s persistence.Store, namespace string) (n int64) {
 	t.Helper()
 	view(t, s, func(r persistence.Reader) {
 		var err error
-		if n, err = r.Usage(namespace); err != nil {
+		if n, err = r.Usage(namespace, start); err != nil {
 			t.Error(err)
 		}
 	})

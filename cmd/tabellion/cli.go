@@ -14,15 +14,25 @@ import (
 
 // grammar is the command line.
 type grammar struct {
-	Serve       serveCommand      `cmd:"" help:"Serve MCP over HTTP."`
-	Stdio       stdioCommand      `cmd:"" help:"Serve one MCP client over standard input and output."`
-	Init        initCommand       `cmd:"" help:"Write a commented configuration and make the data folder."`
-	Keys        keysCommand       `cmd:"" help:"Make, show and end API keys."`
-	Policy      policyCommand     `cmd:"" help:"Explain what the policy decides."`
-	ExportTools exportCommand     `cmd:"" help:"Print the tools that clients see, without opening a store."`
-	Version     versionCommand    `cmd:"" help:"Print the version."`
-	Completion  completionCommand `cmd:"" help:"Print a completion script for a shell."`
-	Docs        docsCommand       `cmd:"" hidden:"" help:"Print a page of the documentation that is made from the code."`
+	Serve       serveCommand       `cmd:"" help:"Serve MCP over HTTP."`
+	Stdio       stdioCommand       `cmd:"" help:"Serve one MCP client over standard input and output."`
+	Init        initCommand        `cmd:"" help:"Write a commented configuration and make the data folder."`
+	Keys        keysCommand        `cmd:"" help:"Make, show and end API keys."`
+	Policy      policyCommand      `cmd:"" help:"Explain what the policy decides."`
+	ExportTools exportCommand      `cmd:"" help:"Print the tools that clients see, without opening a store."`
+	Namespaces  namespacesCommand  `cmd:"" help:"Show what namespaces hold."`
+	Inbound     inboundCommand     `cmd:"" help:"Show what refers to a document or an artifact."`
+	Retention   retentionCommand   `cmd:"" help:"Show what may be purged."`
+	Audit       auditCommand       `cmd:"" help:"Read and verify the audit trail."`
+	Check       checkCommand       `cmd:"" help:"Check the data folder."`
+	Repair      repairCommand      `cmd:"" help:"Repair the data folder."`
+	Backup      backupCommand      `cmd:"" help:"Back up the data folder, also of a running server."`
+	Restore     restoreCommand     `cmd:"" help:"Make a data folder of a backup."`
+	Migrate     migrateCommand     `cmd:"" help:"Bring a data folder to the format of this version."`
+	Conformance conformanceCommand `cmd:"" help:"Run conformance scenarios against a server."`
+	Version     versionCommand     `cmd:"" help:"Print the version."`
+	Completion  completionCommand  `cmd:"" help:"Print a completion script for a shell."`
+	Docs        docsCommand        `cmd:"" hidden:"" help:"Print a page of the documentation that is made from the code."`
 
 	VersionFlag versionFlag `name:"version" help:"Print the version."`
 }
@@ -32,8 +42,8 @@ const exitHelp = `Exit codes: 0 fine; 1 findings, drift, or the answer no; 2 cou
 
 // unbuilt are commands that are specified and not part of this version.
 var unbuilt = []string{
-	"check", "repair", "backup", "restore", "copy", "migrate", "plans", "lock", "diff", "attest", "scan", "tokens",
-	"entitlements", "client-config", "probe", "guard", "contract", "namespaces", "audit", "models", "context", "conformance",
+	"copy", "plans", "lock", "diff", "attest", "scan", "tokens", "entitlements", "client-config", "probe", "guard", "contract",
+	"models", "context",
 }
 
 // unbuiltFlags are flags of serve and stdio that are specified and not part of this version.

@@ -45,7 +45,7 @@ func completions(n *kong.Node, path string, words map[string][]string) {
 		next = append(next, sub.Name)
 		completions(sub, strings.TrimSpace(path+" "+sub.Name), words)
 	}
-	for _, f := range n.Flags {
+	for _, f := range flagsOf(n) {
 		if !f.Hidden {
 			next = append(next, "--"+f.Name)
 		}
@@ -54,6 +54,14 @@ func completions(n *kong.Node, path string, words map[string][]string) {
 		next = append(next, choices(a)...)
 	}
 	words[path] = next
+}
+
+// flagsOf are the flags that may stand behind a command: its own, and those of the one that it is by default.
+func flagsOf(n *kong.Node) []*kong.Flag {
+	if n.DefaultCmd == nil {
+		return n.Flags
+	}
+	return append(append([]*kong.Flag{}, n.Flags...), n.DefaultCmd.Flags...)
 }
 
 // paths are the command paths in order.
@@ -147,7 +155,7 @@ func bashCases(n *kong.Node, path string) string {
 			below.WriteString(bashCases(sub, strings.TrimSpace(path+" "+sub.Name)))
 		}
 	}
-	for _, f := range n.Flags {
+	for _, f := range flagsOf(n) {
 		names := []string{"--" + f.Name}
 		if f.Short != 0 {
 			names = append(names, "-"+string(f.Short))

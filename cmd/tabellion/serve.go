@@ -24,10 +24,11 @@ const shutdownWithin = 10 * time.Second
 // serveCommand serves MCP over HTTP.
 type serveCommand struct {
 	place
-	Listen string   `placeholder:"ADDR" help:"Address of the MCP endpoints; 127.0.0.1:8635 by default."`
-	Ops    string   `placeholder:"ADDR" help:"Address of health and metrics, or none; 127.0.0.1:8636 by default."`
-	Host   []string `placeholder:"NAME" help:"A host name that requests may be addressed to; needed for an address that is not loopback. May be repeated."`
-	Dev    bool     `help:"Ask nobody for a key and allow everything. On loopback only, for development."`
+	Listen   string   `placeholder:"ADDR" help:"Address of the MCP endpoints; 127.0.0.1:8635 by default."`
+	Ops      string   `placeholder:"ADDR" help:"Address of health and metrics, or none; 127.0.0.1:8636 by default."`
+	Transfer string   `placeholder:"ADDR" help:"A further address for files alone (PUT /uploads, GET /artifacts), or none; with --dev 127.0.0.1:3001 by default."`
+	Host     []string `placeholder:"NAME" help:"A host name that requests may be addressed to; needed for an address that is not loopback. May be repeated."`
+	Dev      bool     `help:"Ask nobody for a key and allow everything. On loopback only, for development."`
 }
 
 // Help is the end of the help text.
@@ -83,11 +84,15 @@ func (c *serveCommand) config(env *Env) (*tabellion.Config, error) {
 	}
 	more = append(more, setting("listen", "--listen", c.Listen)...)
 	more = append(more, setting("ops", "--ops", c.Ops)...)
+	more = append(more, setting("transfer.listen", "--transfer", c.Transfer)...)
 	more = append(more, setting("hosts", "--host", strings.Join(c.Host, ","))...)
 	c.dev = c.Dev
 	cfg, err := c.load(env, more...)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.Dev && cfg.Transfer.Listen == "" && c.Transfer == "" {
+		cfg.Transfer = config.Transfer{Listen: config.DevTransfer, IfFree: true}
 	}
 	if c.quick() {
 		me := osUser()
@@ -112,7 +117,7 @@ func ownedBy(ctx context.Context, cfg *tabellion.Config) error {
 
 // serve runs an open server until a signal comes or a listener fails.
 func (c *serveCommand) serve(env *Env, s *tabellion.Server, cfg *tabellion.Config) error {
-	main, aside, err := s.Listen()
+	at, err := s.Listen()
 	if err != nil {
 		return refused(err)
 	}
@@ -120,7 +125,7 @@ func (c *serveCommand) serve(env *Env, s *tabellion.Server, cfg *tabellion.Confi
 	if err != nil {
 		return refused(err)
 	}
-	c.welcome(env, cfg, main, aside, key)
+	c.welcome(env, cfg, at, key)
 	go debug.FreeOSMemory() // what assembling needed is not needed again
 	select {
 	case <-env.Ctx.Done():
@@ -166,20 +171,25 @@ func texts(list []string) canonjson.Value {
 }
 
 // welcome tells where the server is and how to call it. The key is shown here and never again.
-func (c *serveCommand) welcome(env *Env, cfg *tabellion.Config, main, aside, key string) {
-	base := "http://"
+func (c *serveCommand) welcome(env *Env, cfg *tabellion.Config, at tabellion.Addresses, key string) {
+	scheme := "http://"
 	if cfg.TLS.Cert != "" {
-		base = "https://"
+		scheme = "https://"
 	}
-	base += publicName(cfg, main)
+	base := scheme + publicName(cfg, at.MCP)
 	say(env, "tabellion %s serves %q from %s", tabellion.Version(), cfg.Name, cfg.Data)
 	say(env, "  MCP      %s/mcp", base)
 	say(env, "           %s/persistence/mcp", base)
 	if cfg.Transports.SSE {
 		say(env, "           %s/sse (the form of 2024-11-05)", base)
 	}
-	if aside != "" {
-		say(env, "  health   http://%s/readyz (also /healthz, /metrics)", aside)
+	files := base
+	if at.Transfer != "" {
+		files = scheme + publicName(cfg, at.Transfer)
+	}
+	say(env, "  files    PUT %s/uploads/..., GET %s/artifacts/...", files, files)
+	if at.Ops != "" {
+		say(env, "  health   http://%s/readyz (also /healthz, /metrics)", at.Ops)
 	}
 	say(env, "")
 	shown := key

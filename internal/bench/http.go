@@ -16,8 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tabellion-mcp/tabellion/internal/rawmcp"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/process"
-	"github.com/tabellion-mcp/tabellion/internal/testkit/rawmcp"
 )
 
 // served is the program under measurement.
@@ -27,9 +27,10 @@ type served struct {
 	started   time.Duration // from start to the first answer
 }
 
-// serve starts the program on a fresh folder, with limits that do not count, and makes a key.
-func serve(ctx context.Context, o *options) (*served, error) {
-	dir := filepath.Join(o.dir, "http")
+// serve starts the program on a folder of o.dir, with limits that do not count, and makes a key. What the folder data in
+// it holds is served.
+func serve(ctx context.Context, o *options, name string) (*served, error) {
+	dir := filepath.Join(o.dir, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -75,7 +76,7 @@ func freeAddr() string {
 
 // measureHTTP measures the served program in both eras, and what it costs to have it.
 func measureHTTP(ctx context.Context, o *options) ([]Line, error) {
-	s, err := serve(ctx, o)
+	s, err := serve(ctx, o, "http")
 	if err != nil {
 		return nil, err
 	}
@@ -108,13 +109,16 @@ func (s *served) footprint(o *options) Line {
 }
 
 // residentKB is the resident set of a process.
-func residentKB(pid int) int {
+func residentKB(pid int) int { return statusKB(pid, "VmRSS:") }
+
+// statusKB is a line of /proc/<pid>/status that counts kilobytes.
+func statusKB(pid int, name string) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
 	for _, line := range strings.Split(string(text), "\n") {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, name); ok {
 			n, _ := strconv.Atoi(strings.Fields(rest)[0])
 			return n
 		}

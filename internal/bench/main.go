@@ -1,10 +1,11 @@
 // Command bench measures tabellion against floors on the same disk and in the same run: in process through gate and
-// service with the audit trail on, beside append and fsync of the same bytes; and over MCP HTTP, with the server in a
-// process of its own, in both protocol eras.
+// service with the audit trail on, beside append and fsync of the same bytes; over MCP HTTP, with the server in a process
+// of its own, in both protocol eras; artifacts up and down, beside writing and reading a file; and a store of many
+// documents beside a small one.
 //
 //	go run ./internal/bench -binary ./tabellion -out bench/run.jsonl
 //
-// It prints two tables and appends one JSON line a measurement to -out. It asserts nothing.
+// It prints tables and appends one JSON line a measurement to -out. It asserts nothing.
 package main
 
 import (
@@ -33,6 +34,8 @@ type options struct {
 	seconds float64
 	clients []int
 	profile string
+	mib     int
+	large   int
 }
 
 // Line is one measurement, as it is kept.
@@ -47,6 +50,7 @@ type Line struct {
 	P50     float64 `json:"p50ms"`
 	P99     float64 `json:"p99ms"`
 	Max     float64 `json:"maxms"`
+	MiB     float64 `json:"mibPerSecond,omitempty"` // of transfers; the columns above are empty then
 	Note    string  `json:"note,omitempty"`
 }
 
@@ -57,6 +61,8 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "file that raw lines are appended to")
 	flag.StringVar(&o.dir, "dir", "", "folder for the stores that are measured; a temporary one when empty")
 	flag.StringVar(&o.profile, "cpuprofile", "", "file for a CPU profile of the measurements in this process")
+	flag.IntVar(&o.mib, "mib", 1024, "size of the artifact that is sent and fetched, in MiB")
+	flag.IntVar(&o.large, "large", 100_000, "documents of the larger store")
 	flag.Float64Var(&o.seconds, "seconds", 3, "length of one measurement")
 	flag.Parse()
 	for _, n := range strings.Split(*clients, ",") {
@@ -107,6 +113,18 @@ func run(ctx context.Context, o *options) error {
 		}
 		show("Over MCP HTTP on loopback, server in its own process, rate and concurrency raised by configuration", overHTTP)
 		lines = append(lines, overHTTP...)
+		transfers, err := measureTransfers(ctx, o)
+		if err != nil {
+			return err
+		}
+		show("Artifacts of one file, up and down over HTTP on loopback; the floors write and read a file of the same size on the same disk", transfers)
+		lines = append(lines, transfers...)
+		large, err := measureLarge(ctx, o)
+		if err != nil {
+			return err
+		}
+		show("One client, stores of two sizes", large)
+		lines = append(lines, large...)
 	}
 	return keep(o.out, lines)
 }
@@ -135,6 +153,9 @@ func show(title string, lines []Line) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "what\tera\tclients\tcalls/s\tp50 ms\tp99 ms\tmax ms\tnote\t")
 	for _, l := range lines {
+		if l.MiB > 0 {
+			l.Note = fmt.Sprintf("%.0f MiB/s  %s", l.MiB, l.Note)
+		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%.0f\t%.2f\t%.2f\t%.1f\t%s\t\n", l.What, l.Era, l.Clients, l.PerSec, l.P50, l.P99, l.Max, l.Note)
 	}
 	w.Flush()

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tabellion-mcp/tabellion/internal/testkit/rawmcp"
+	"github.com/tabellion-mcp/tabellion/internal/rawmcp"
 )
 
 // badArguments are arguments of put that must be refused as invalid_request, with what the message must name.

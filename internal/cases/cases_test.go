@@ -15,11 +15,11 @@ import (
 	"github.com/tabellion-mcp/tabellion"
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 	"github.com/tabellion-mcp/tabellion/internal/config"
+	"github.com/tabellion-mcp/tabellion/internal/rawmcp"
 	"github.com/tabellion-mcp/tabellion/internal/scenario"
 	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/inproc"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/powercut"
-	"github.com/tabellion-mcp/tabellion/internal/testkit/rawmcp"
 )
 
 // site is a whole server over HTTP with one key that may do everything.

@@ -325,10 +325,10 @@ func annotations(op *Operation) []canonjson.Member {
 	return m
 }
 
-// NoLookup knows no handle.
-type NoLookup struct{}
+// NoHandles knows no handle.
+type NoHandles struct{}
 
-// UploadPath knows no upload.
-func (NoLookup) UploadPath(context.Context, string, string) (policy.Path, bool, error) {
+// UploadPath knows none.
+func (NoHandles) UploadPath(context.Context, string, string, string) (policy.Path, bool, error) {
 	return "", false, nil
 }

@@ -102,10 +102,15 @@ type Operation struct {
 	Run func(ctx context.Context, c *Call) (Result, error)
 }
 
-// Lookup maps handles to paths before a decision is asked; it may tell nothing else.
+// Lookup maps handles to paths before a decision is asked; it may tell nothing else. The gate makes one for each call.
 type Lookup interface {
-	// UploadPath gives the artifact path of an upload, and false for an unknown one.
+	// UploadPath gives the artifact path of an upload of the caller's tenant, and false for an unknown one.
 	UploadPath(ctx context.Context, namespace, uploadID string) (policy.Path, bool, error)
+}
+
+// Handles are what a Lookup is made of: those of every tenant.
+type Handles interface {
+	UploadPath(ctx context.Context, tenant, namespace, uploadID string) (policy.Path, bool, error)
 }
 
 // Preview is what a person is asked to confirm.
@@ -119,6 +124,8 @@ type Publish struct {
 	Tool      bool
 	Resources []Resource
 	Prompt    *Prompt
+	// Route makes the operation a raw HTTP route, on the transfer origin. Nil: none.
+	Route *Route
 	// Notifies tells that the operation calls Call.Notify: subscriptions are offered only where something notifies.
 	Notifies bool
 	// Output is the output schema as it is listed, when that is not Out: Out is what a success must fit, and strict
@@ -136,6 +143,32 @@ type Resource struct {
 	// Match gives the operation's input for uri, and false when uri is none of this resource. For a URI of this
 	// resource's kind that is ill-formed it returns a fault. Nil for a fixed URI: the input is {}.
 	Match func(uri string) (canonjson.Value, bool, error)
+}
+
+// Route is a raw HTTP route: METHOD /Prefix/<argument>/<argument>. Its arguments are the operation's input.
+type Route struct {
+	Method    string   // PUT, GET
+	Prefix    string   // "uploads"
+	Arguments []string // the names of the segments behind it
+	Status    int      // of a success
+	// Errors are the codes that an answer may hold, and Headers what every success carries: for the contract.
+	Errors  []fault.Code
+	Headers map[string]string
+}
+
+// Body is a byte stream with what its sender declared of it.
+type Body struct {
+	io.Reader
+	Length int64 // -1: not declared
+	Coded  bool  // a content coding other than identity
+	Ranged bool  // a byte range
+}
+
+// Stream is a result that is bytes, not JSON. Whoever gets it must close it.
+type Stream struct {
+	io.ReadCloser
+	MIME string
+	Size int64 // exactly as many bytes, or an error
 }
 
 // Prompt makes an operation a prompt. The operation's result blocks are the messages.
@@ -160,8 +193,10 @@ type Call struct {
 	// Commit is what a write passes on to the store: idempotency key, fingerprint and prepared audit row. It is
 	// nil for operations that are declared read-only.
 	Commit *Commit
-	Body   io.Reader
-	Now    time.Time
+	// Body is the byte stream of a call that came by a route, nil otherwise. Nothing of it has been read, and the
+	// sender may be waiting to be told to begin: the first Read tells it.
+	Body *Body
+	Now  time.Time
 	// Progress reports how far the call is. Never nil; cheap when nobody listens.
 	Progress func(done, total float64, note string)
 	// Log sends a log message to the client of this call, where it asked for them. Never nil.
@@ -222,6 +257,9 @@ type Result struct {
 	JSON []byte
 	// Blocks replace the text block where a result is not JSON (images, prompts' messages, binary resources).
 	Blocks []Block
+	// Stream is the answer of a route that gives bytes. Nil: Value is the answer, and without one there is only the
+	// fact that it worked.
+	Stream *Stream
 	// IsError marks a result that reports a failure of the tool's own work, in Blocks.
 	IsError bool
 	// Public marks a result that holds nothing of anybody's: it is labelled trusted and public.

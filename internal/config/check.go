@@ -48,21 +48,38 @@ func (k *checker) complain(path, message string) {
 // binds keeps what listens beyond this machine closed (security requirements, S4 and S19).
 func (k *checker) binds() {
 	c := k.c
-	public := !Loopback(c.Listen)
-	if c.Dev && public {
-		k.complain("listen", "--dev serves without authentication and refuses an address that is not loopback")
-	}
-	if public && !c.Dev && !c.Auth.Keys {
-		k.complain("listen", "an address that is not loopback needs auth.keys: true")
-	}
-	if public && !c.Dev && len(c.Hosts) == 0 {
-		k.complain("listen", "an address that is not loopback needs the list of names that it is reached by, in hosts")
-	}
-	if c.Ops != "" && c.Ops == c.Listen && !strings.HasSuffix(c.Ops, ":0") {
-		k.complain("ops", "it must be another address than listen")
+	k.bind("listen", c.Listen)
+	if c.Transfer.Listen != "" {
+		k.bind("transfer.listen", c.Transfer.Listen)
 	}
 	if c.Ops != "" && !Loopback(c.Ops) && len(c.Hosts) == 0 {
 		k.complain("ops", "an address that is not loopback needs the list of names that it is reached by, in hosts")
+	}
+	k.distinct("ops", c.Ops, "listen", c.Listen)
+	k.distinct("transfer.listen", c.Transfer.Listen, "listen", c.Listen)
+	k.distinct("transfer.listen", c.Transfer.Listen, "ops", c.Ops)
+}
+
+// bind is for an address where keys are asked for.
+func (k *checker) bind(key, address string) {
+	if Loopback(address) {
+		return
+	}
+	switch c := k.c; {
+	case c.Dev:
+		k.complain(key, "--dev serves without authentication and refuses an address that is not loopback")
+	case !c.Auth.Keys:
+		k.complain(key, "an address that is not loopback needs auth.keys: true")
+	}
+	if !k.c.Dev && len(k.c.Hosts) == 0 {
+		k.complain(key, "an address that is not loopback needs the list of names that it is reached by, in hosts")
+	}
+}
+
+// distinct refuses one address for two listeners. Port 0 is any free one.
+func (k *checker) distinct(key, address, other, taken string) {
+	if address != "" && address == taken && !strings.HasSuffix(address, ":0") {
+		k.complain(key, "it must be another address than "+other)
 	}
 }
 

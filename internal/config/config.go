@@ -39,6 +39,7 @@ type Config struct {
 	Limits      Limits
 	Transports  Transports
 	ToolNames   catalog.Names
+	Transfer    Transfer
 	Persistence Persistence
 	Runtime     Runtime
 	Log         Log
@@ -88,10 +89,20 @@ type Transports struct {
 	SSE bool // GET /sse and POST /messages
 }
 
+// Transfer says where the raw HTTP routes are served beside the main listener.
+type Transfer struct {
+	Listen string // address; "" is none
+	// IfFree lets the server start without this listener when the address is taken. It has no key: it is for the
+	// address that --dev chooses.
+	IfFree bool
+}
+
 // Persistence configures the slot of the same name.
 type Persistence struct {
-	Durability persistence.Durability
-	Limits     persistence.Limits
+	Durability  persistence.Durability
+	Limits      persistence.Limits
+	Retention   *time.Duration // nil: forever
+	OpenUploads int            // of one principal; 0 is no limit
 }
 
 // Runtime is the memory behaviour of the process. Zero leaves the choice to the program.
@@ -120,6 +131,7 @@ func (c *Config) Caller() *Local {
 const (
 	DefaultListen = "127.0.0.1:8635"
 	DefaultOps    = "127.0.0.1:8636"
+	DevTransfer   = "127.0.0.1:3001" // the local transfer origin of persistence.v1
 )
 
 // Default is the configuration of an empty file but for the data folder, which it leaves empty.
@@ -131,7 +143,7 @@ func Default() *Config {
 		Auth:        Auth{HTTPStatus: 401},
 		Limits:      Limits{Limits: gate.DefaultLimits(), RequestBytes: 4 << 20},
 		ToolNames:   catalog.ContractNames,
-		Persistence: Persistence{Durability: persistence.FileAndDirectorySync, Limits: persistence.DefaultLimits()},
+		Persistence: Persistence{Durability: persistence.FileAndDirectorySync, Limits: persistence.DefaultLimits(), OpenUploads: 20},
 		Log:         Log{Level: "info", Format: "text"},
 		origins:     map[string]origin{},
 	}
@@ -147,6 +159,9 @@ const (
 	minMessage      = 4 << 10
 	maxAuthFailures = 1000
 	maxDocument     = 2 << 20
+	maxArtifact     = 1 << 40
+	maxUploads      = 10_000
+	maxKeep         = 36_600 * 24 * time.Hour
 	maxReferences   = 255 // persistence.v1, section 4.1: one put needs at most 256 checks
 	maxPage         = 200 // persistence.v1, section 4.1
 	maxNamespace    = 1 << 40

@@ -84,16 +84,17 @@ transports: {sse: true}
 tool_names: portable
 persistence:
   durability: file-sync
-  retention: forever
-  limits: {document_bytes: 512KiB, references: 10, page_size: 20, namespace_bytes: 1GiB, idempotency_retention: 30d}
+  retention: 90d
+  limits: {document_bytes: 512KiB, artifact_bytes: 2GiB, open_uploads: 3, references: 10, page_size: 20, namespace_bytes: 1GiB, idempotency_retention: 30d}
 runtime: {gc_percent: 200, memory_limit: 128MiB}
+transfer: {listen: 127.0.0.1:3001}
 log: {level: warn, format: json}
 `, config.Source{})
 	l, p := c.Limits, c.Persistence
 	got := []any{c.Name, c.Data, c.Listen, c.Ops, c.Hosts, c.Origins, c.Auth.Keys, c.Auth.HTTPStatus, *c.Auth.Local, *c.Auth.FirstKey, *c.Policy,
 		l.Rate, l.Burst, l.Concurrency, l.TotalConcurrency, l.Deadline, l.RequestBytes, l.ResponseBytes, l.AuthFailures,
 		c.Transports.SSE, c.ToolNames, string(p.Durability), p.Limits.MaxDocumentBytes, p.Limits.MaxReferences, p.Limits.MaxPageSize,
-		p.Limits.MaxNamespaceBytes, p.Limits.IdempotencyRetention, c.Runtime, c.Log}
+		p.Limits.MaxNamespaceBytes, p.Limits.IdempotencyRetention, p.Limits.MaxArtifactBytes, p.OpenUploads, *p.Retention, c.Transfer.Listen, c.Runtime, c.Log}
 	want := []any{"harbourline", "/srv/data", "0.0.0.0:8635", "", []string{"data.example.org", "[::1]"}, []string{"https://app.example.org"},
 		true, 200, config.Local{Subject: "me", Roles: []string{"admin", "writer"}}, config.FirstKey{User: "ana", Roles: []string{"writer"}},
 		policy.Config{
@@ -103,7 +104,7 @@ log: {level: warn, format: json}
 				{Subject: "user:eve", On: "/**"}},
 		},
 		2.5, 7, 3, 9, 90 * time.Second, 65536, 2 << 20, 5, true, catalog.PortableNames, "file-sync", int64(512 << 10), 10, 20,
-		int64(1 << 30), 30 * 24 * time.Hour, config.Runtime{GCPercent: 200, MemoryLimit: 128 << 20}, config.Log{Level: "warn", Format: "json"}}
+		int64(1 << 30), 30 * 24 * time.Hour, int64(2 << 30), 3, 90 * 24 * time.Hour, "127.0.0.1:3001", config.Runtime{GCPercent: 200, MemoryLimit: 128 << 20}, config.Log{Level: "warn", Format: "json"}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -138,7 +139,7 @@ func TestRefused(t *testing.T) {
 		{"a deny of nobody", "data: d\npolicy: {denies: [{on: /**}]}\n", `policy.denies[0]: subject is missing`},
 		{"a document that cannot be answered", "data: d\npersistence: {limits: {document_bytes: 2MiB}}\n", `limits.response_bytes: a document of persistence.limits.document_bytes, 2MiB, could be written and not read`},
 		{"an answer a byte too small", "data: d\nlimits: {response_bytes: 3407871}\n", `expected at least 3407872`},
-		{"other retention", "data: d\npersistence: {retention: 30d}\n", `persistence.retention: this version keeps every revision forever`},
+		{"other retention", "data: d\npersistence: {retention: sometimes}\n", `persistence.retention: expected forever, or a time span up to 36600d such as 90d`},
 		{"bad address", "data: d\nlisten: '8635'\n", `listen: expected host:port`},
 		{"empty host", "data: d\nlisten: ':8635'\n", `listen: expected host:port`},
 		{"wildcard host", "data: d\nhosts: ['*.example.org']\n", `hosts: expected a host name without scheme, port and wildcard`},
@@ -164,7 +165,9 @@ func TestRefused(t *testing.T) {
 		{"undefined alias", "data: *x\n", `alias *x has no anchor`},
 		{"store", "data: d\nstore: env:DATABASE\n", `store: this version does not serve it: only the embedded store`},
 		{"blobs", "data: d\nblobs: s3://x\n", `blobs: this version does not serve it`},
-		{"transfer", "data: d\ntransfer: {listen: 127.0.0.1:1}\n", `transfer: this version does not serve it`},
+		{"transfer address", "data: d\ntransfer: {listen: here}\n", `transfer.listen: `},
+		{"transfer beyond this machine", "data: d\ntransfer: {listen: 0.0.0.0:1}\n", `transfer.listen: an address that is not loopback needs auth.keys: true`},
+		{"transfer where MCP is", "data: d\nlisten: 127.0.0.1:1\ntransfer: {listen: 127.0.0.1:1}\n", `transfer.listen: it must be another address than listen`},
 		{"issuers", "data: d\nauth: {issuers: []}\n", `auth.issuers: this version does not serve it: access tokens are not served yet; use API keys (auth.keys)`},
 		{"models", "data: d\nmodels: {definitions: m}\n", `models: this version does not serve it`},
 		{"context", "data: d\ncontext: {workspaces: []}\n", `context: this version does not serve it`},

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -20,7 +19,7 @@ var root = section("", "",
 	text("listen", DefaultListen, "Address of the MCP endpoints. An address that is not loopback needs `hosts` and `auth.keys`.",
 		func(c *Config) *string { return &c.Listen }, address),
 	text("ops", DefaultOps, "Address of /healthz, /readyz and /metrics. `none` opens no such listener.",
-		func(c *Config) *string { return &c.Ops }, opsAddress),
+		func(c *Config) *string { return &c.Ops }, addressOrNone),
 	list("hosts", "[]", "Host names that requests may be addressed to. The names of loopback are always answered on a loopback address.",
 		func(c *Config) *[]string { return &c.Hosts }, host),
 	list("origins", "[]", "Web origins that may send requests from a browser.",
@@ -36,6 +35,8 @@ var root = section("", "",
 	choice("tool_names", "contract", "How tool names are written: `contract` is persistence.get, `portable` is persistence_get for clients that refuse dots.",
 		[]string{"contract", "portable"}, func(c *Config, s string) { c.ToolNames = catalog.Names(s) }),
 	persistenceKeys,
+	section("transfer", "Where files are sent and fetched: `PUT /uploads/...` and `GET /artifacts/...`. They are served on `listen` in any case.",
+		text("listen", "none", "A further address for these routes alone; `none` is no such listener. With --dev it is 127.0.0.1:3001, when that is free and nothing is set here.", func(c *Config) *string { return &c.Transfer.Listen }, addressOrNone)),
 	section("runtime", "Memory behaviour of the process. The program chooses what is not set.",
 		integer("gc_percent", "", "As the environment variable GOGC.", 20, 2000, func(c *Config, n int64) { c.Runtime.GCPercent = int(n) }),
 		size("memory_limit", "", "As the environment variable GOMEMLIMIT: a soft bound.", 32<<20, 1<<40, func(c *Config, n int64) { c.Runtime.MemoryLimit = n })),
@@ -43,8 +44,7 @@ var root = section("", "",
 		choice("level", "info", "The least important kind of line that is written.", []string{"debug", "info", "warn", "error"}, func(c *Config, s string) { c.Log.Level = s }),
 		choice("format", "text", "Form of the lines.", []string{"text", "json"}, func(c *Config, s string) { c.Log.Format = s })),
 	unserved("store", "only the embedded store is served; leave the key out and set data"),
-	unserved("blobs", "artifacts are not served yet; leave the key out"),
-	unserved("transfer", "artifacts are not served yet; leave the key out"),
+	unserved("blobs", "artifacts are kept in the folder blobs of data; leave the key out"),
 	unserved("models", "the models slot is not served yet; leave the section out"),
 	unserved("context", "the context slot is not served yet; leave the section out"),
 	unserved("contract", "contracts are not served yet; leave the section out"),
@@ -123,21 +123,30 @@ var limitKeys = section("limits", "Bounds of calls and messages.",
 )
 
 // persistenceKeys configures the slot.
-var persistenceKeys = section("persistence", "Documents.",
+var persistenceKeys = section("persistence", "Documents and artifacts.",
 	choice("durability", string(persistence.FileAndDirectorySync), "What an acknowledged write survives: `file-and-directory-sync` is the loss of power; `file-sync` leaves out the sync of folders, and a file made just before the loss of power may be gone.",
 		[]string{string(persistence.FileAndDirectorySync), string(persistence.FileSync)},
 		func(c *Config, s string) { c.Persistence.Durability = persistence.Durability(s) }),
-	scalar("retention", "forever", "forever", "How long superseded revisions are kept.", []kind{kindText}, func(_ *Config, s string) error {
-		if s != "forever" {
-			return errors.New("this version keeps every revision forever and serves nothing else")
-		}
-		return nil
-	}),
-	section("limits", "Bounds of documents, shown to clients by persistence.capabilities.",
+	scalar("retention", "forever, or a time span such as 90d", "forever", "How long superseded revisions and artifacts are kept at least. `forever`: nothing can be purged. With a time span a principal with the capability persistence.admin may purge what is older and what nothing refers to; nothing is purged by itself.",
+		[]kind{kindText}, func(c *Config, s string) error {
+			c.Persistence.Retention = nil
+			if s == "forever" {
+				return nil
+			}
+			d, err := parseDuration(s)
+			if err != nil || d < 0 || d > maxKeep {
+				return fmt.Errorf("expected forever, or a time span up to %s such as 90d, got %s", formatDuration(maxKeep), quote(s))
+			}
+			c.Persistence.Retention = &d
+			return nil
+		}),
+	section("limits", "Bounds of documents and artifacts; all but open_uploads are shown to clients by persistence.capabilities.",
 		size("document_bytes", "1MiB", "Largest payload, in canonical form.", 1, maxDocument, func(c *Config, n int64) { c.Persistence.Limits.MaxDocumentBytes = n }),
+		size("artifact_bytes", "1GiB", "Largest artifact.", 1, maxArtifact, func(c *Config, n int64) { c.Persistence.Limits.MaxArtifactBytes = n }),
+		integer("open_uploads", "20", "Uploads that one principal may have open at once; 0 is no limit.", 0, maxUploads, func(c *Config, n int64) { c.Persistence.OpenUploads = int(n) }),
 		integer("references", "255", "Most references of one document.", 1, maxReferences, func(c *Config, n int64) { c.Persistence.Limits.MaxReferences = int(n) }),
 		integer("page_size", "200", "Largest page of a list.", 1, maxPage, func(c *Config, n int64) { c.Persistence.Limits.MaxPageSize = int(n) }),
-		size("namespace_bytes", "10GiB", "Room of one namespace, all revisions counted.", 1, maxNamespace, func(c *Config, n int64) { c.Persistence.Limits.MaxNamespaceBytes = n }),
+		size("namespace_bytes", "10GiB", "Room of one namespace: all revisions, artifacts, and the declared sizes of open uploads.", 1, maxNamespace, func(c *Config, n int64) { c.Persistence.Limits.MaxNamespaceBytes = n }),
 		duration("idempotency_retention", "7d", "How long idempotency keys are remembered.", minRetention, maxRetention, func(c *Config) *time.Duration { return &c.Persistence.Limits.IdempotencyRetention })),
 )
 
@@ -153,8 +162,8 @@ func begun(k *key, begin func(*Config)) *key {
 	return k
 }
 
-// opsAddress accepts an address or "none".
-func opsAddress(s string) error {
+// addressOrNone accepts an address or "none".
+func addressOrNone(s string) error {
 	if s == "none" {
 		return nil
 	}

@@ -325,6 +325,9 @@ func (d *decoder) anchor(dir string) {
 	}
 	d.c.TLS.Key = d.c.TLS.Key.under(abs)
 	d.c.Auth.Pepper = d.c.Auth.Pepper.under(abs)
+	if d.c.Transfer.Listen == "none" {
+		d.c.Transfer.Listen = ""
+	}
 	if d.c.Ops == "none" {
 		d.c.Ops = ""
 	}

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tabellion-mcp/tabellion/internal/rawmcp"
 	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/history"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/process"
-	"github.com/tabellion-mcp/tabellion/internal/testkit/rawmcp"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/verify"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/workload"
 )

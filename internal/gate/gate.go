@@ -19,7 +19,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"io"
 	"log/slog"
 	"time"
 
@@ -78,7 +77,7 @@ type Observer interface {
 	Refused(code fault.Code)
 }
 
-// Config is what a gate needs. Every field but Observer and Lookup is required.
+// Config is what a gate needs. Every field but Observer and Handles is required.
 type Config struct {
 	Catalog  *catalog.Catalog
 	Decider  policy.Decider // the server's policy
@@ -86,7 +85,7 @@ type Config struct {
 	Sealer   *seal.Sealer
 	Recorder Recorder
 	Once     Once
-	Lookup   catalog.Lookup // nil: no handles
+	Handles  catalog.Handles // nil: there are none
 	Limits   Limits
 	Clock    clock.Clock
 	Log      *slog.Logger
@@ -114,8 +113,8 @@ type Gate struct {
 
 // New makes a gate.
 func New(cfg Config) *Gate {
-	if cfg.Lookup == nil {
-		cfg.Lookup = catalog.NoLookup{}
+	if cfg.Handles == nil {
+		cfg.Handles = catalog.NoHandles{}
 	}
 	if cfg.Observer == nil {
 		cfg.Observer = silent{}
@@ -145,9 +144,9 @@ func (silent) Refused(fault.Code) {}
 type Request struct {
 	Who      *identity.Principal
 	Endpoint catalog.Endpoint
-	Surface  fault.Surface // Tool, Resource, Prompt or Command: says what Name is
+	Surface  fault.Surface // Tool, Resource, Prompt, Transfer or Command: says what Name is
 	Era      fault.Era
-	Name     string // a tool's wire name, a prompt's name, a resource's URI, an operation's name (Command)
+	Name     string // a tool's wire name, a prompt's name, a resource's URI, an operation's name (Transfer, Command)
 	// In are the arguments: an object, or Absent for {}.
 	In canonjson.Value
 	// Flaw is what the strict decoder found inside the arguments; nil when they are sound.
@@ -155,7 +154,7 @@ type Request struct {
 	Resume *Resume
 	Client catalog.ClientCaps
 	Addr   string // client address without port, "" for stdio
-	Body   io.Reader
+	Body   *catalog.Body
 	// Progress and Log send to the client; nil when it did not ask.
 	Progress func(done, total float64, note string)
 	Log      func(level string, data canonjson.Value)

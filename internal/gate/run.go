@@ -238,6 +238,9 @@ func (r *run) find(ctx context.Context) *fault.Error {
 		r.in = orEmpty(r.req.In)
 		return nil
 	}
+	if r.req.Surface == fault.Transfer {
+		return r.findRoute()
+	}
 	view, f := r.g.view(ctx, r.req.Who, r.req.Endpoint)
 	if f != nil {
 		return f
@@ -259,6 +262,27 @@ func (r *run) find(ctx context.Context) *fault.Error {
 	}
 	r.in = orEmpty(r.req.In)
 	return nil
+}
+
+// findRoute finds the operation of a route. Routes are hidden from nobody: they answer that access is denied.
+func (r *run) findRoute() *fault.Error {
+	op := r.g.cfg.Catalog.Operation(r.req.Name)
+	if op == nil || op.Publish.Route == nil || op.KnownOn != (policy.Pattern{}) {
+		return fault.New(fault.NotFound, "there is nothing at this path")
+	}
+	r.op, r.in = op, orEmpty(r.req.In)
+	return nil
+}
+
+// lookup knows the handles of one tenant.
+type lookup struct {
+	handles catalog.Handles
+	tenant  string
+}
+
+// UploadPath implements catalog.Lookup.
+func (l lookup) UploadPath(ctx context.Context, namespace, uploadID string) (policy.Path, bool, error) {
+	return l.handles.UploadPath(ctx, l.tenant, namespace, uploadID)
 }
 
 // findResource finds the operation behind a URI and its input.
@@ -377,7 +401,7 @@ func (r *run) authorise(ctx context.Context) *fault.Error {
 		r.entry.Rule = "needs no right"
 		return nil
 	}
-	checks, err := r.op.Targets(ctx, r.g.cfg.Lookup, r.in)
+	checks, err := r.op.Targets(ctx, lookup{r.g.cfg.Handles, r.req.Who.Tenant}, r.in)
 	if err != nil {
 		if f := fault.As(err); f != nil {
 			return f

@@ -1,6 +1,6 @@
-// Package operator holds the operations of the operator's slot: keys, explanations of the policy, health, and the
-// surface as it is served. They are called from the command line and from the control socket; no MCP client ever
-// sees them.
+// Package operator holds the operations of the operator's slot: keys, explanations of the policy, health, the surface
+// as it is served, what the store holds, the audit trail, checks and backups. They are called from the command line and
+// from the control socket; no MCP client ever sees them.
 //
 //	ops := operator.Operations(operator.Config{Keys: service, Explain: gate.Explain, Health: health, Catalog: catalog})
 //	c, err := catalog.New(names, append(documents, ops...)...)
@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/tabellion-mcp/tabellion/fault"
+	"github.com/tabellion-mcp/tabellion/internal/audit"
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 	"github.com/tabellion-mcp/tabellion/internal/catalog"
 	"github.com/tabellion-mcp/tabellion/internal/identity"
+	"github.com/tabellion-mcp/tabellion/persistence"
 	"github.com/tabellion-mcp/tabellion/policy"
 )
 
@@ -35,6 +37,31 @@ type Config struct {
 	Health func(ctx context.Context) []Part
 	// Catalog gives the catalog that these operations are in. It is called when an operation runs, not before.
 	Catalog func() *catalog.Catalog
+
+	// Store tells what is kept.
+	Store Snapshots
+	// Artifacts calls fn for each artifact of each namespace, named as the store keeps it, in no order.
+	Artifacts func(ctx context.Context, fn func(namespace, id string) error) error
+	// Quota is what one namespace may hold, in bytes; 0 is no bound.
+	Quota int64
+	// Retention is the age from which something may be purged; nil is never.
+	Retention *time.Duration
+
+	// Trail is the audit trail in the store, and Reads the file in which allowed reads are, for a person to look into.
+	Trail audit.Log
+	Reads string
+	// Verify follows the chains of the audit trail.
+	Verify func(context.Context) (audit.Report, error)
+
+	// Check and Backup work beside the server. Their values fit the operations' output schemas, and what they tell a
+	// person by an error is a fault.
+	Check  func(context.Context, CheckOptions) (canonjson.Value, error)
+	Backup func(context.Context, BackupOptions) (canonjson.Value, error)
+}
+
+// Snapshots is the readable half of a persistence.Store.
+type Snapshots interface {
+	View(ctx context.Context, fn func(persistence.Reader) error) error
 }
 
 // Part is how one part of the server is.
@@ -49,6 +76,13 @@ const (
 	policyPath  policy.Path = "/operator/policy"
 	healthPath  policy.Path = "/operator/health"
 	surfacePath policy.Path = "/operator/surface"
+
+	namespacesPath policy.Path = "/operator/namespaces"
+	inboundPath    policy.Path = "/operator/inbound"
+	retentionPath  policy.Path = "/operator/retention"
+	auditPath      policy.Path = "/operator/audit"
+	checkPath      policy.Path = "/operator/check"
+	backupPath     policy.Path = "/operator/backup"
 )
 
 // Facts of operations that read, and of those that change a key.
@@ -61,7 +95,9 @@ var (
 
 // Operations lists the operations of the slot.
 func Operations(cfg Config) []*catalog.Operation {
-	ops := append(keyOperations(cfg), explainOperation(cfg), healthOperation(cfg), surfaceOperation(cfg))
+	ops := append(keyOperations(cfg), explainOperation(cfg), healthOperation(cfg), surfaceOperation(cfg),
+		namespacesOperation(cfg), inboundOperation(cfg), retentionOperation(cfg),
+		auditReadOperation(cfg), auditVerifyOperation(cfg), checkOperation(cfg), backupOperation(cfg))
 	for _, op := range ops {
 		op.Slot, op.Errors = catalog.Operator, fault.PlainDialect
 	}

@@ -32,6 +32,9 @@ func (s *Scenario) Callers() []string {
 			if st.Pages != nil {
 				names = append(names, st.Pages.As)
 			}
+			if st.HTTP != nil {
+				names = append(names, st.HTTP.As)
+			}
 			for _, n := range names {
 				if n != "" && !seen[n] {
 					seen[n] = true

@@ -12,19 +12,23 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
+// Outputs are output schemas by the name of their tool.
+type Outputs map[string]*jsonschema.Schema
+
 // Runner runs scenarios against one target.
 type Runner struct {
 	Target Target
 	Hooks  Hooks
-	// Outputs are the output schemas by tool, for the check that every success fits. Nil: no check.
-	Outputs map[string]*jsonschema.Schema
+	// Outputs is for the check that every success fits its tool's schema. Nil: no check.
+	Outputs Outputs
 
-	vars map[string]any
+	vars   map[string]any
+	spaces map[string]string // namespace by artifact id, of the artifacts begun
 }
 
 // Run runs the steps of s and tells the first that fails.
 func (r *Runner) Run(ctx context.Context, s *Scenario) error {
-	r.vars = map[string]any{}
+	r.vars, r.spaces = map[string]any{}, map[string]string{}
 	for i, st := range s.Steps {
 		if err := r.step(ctx, st, r.vars); err != nil {
 			return fmt.Errorf("step %d: %w", i+1, err)
@@ -42,23 +46,36 @@ func (r *Runner) step(ctx context.Context, st Step, vars map[string]any) error {
 		return r.pages(ctx, st, vars)
 	case st.Repeat > 0:
 		return r.repeat(ctx, st, vars)
-	case st.AdvanceSeconds != nil:
-		r.Hooks.Advance(*st.AdvanceSeconds)
-		return nil
-	case st.Restart != "":
-		return r.Hooks.Restart(st.Restart == "kill")
-	case st.SetGrants != nil:
-		return r.Hooks.SetGrants(*st.SetGrants)
 	case st.Tamper != "":
 		return tamper(st, vars)
-	case st.Fault != "":
-		return r.Hooks.Fault(st.Fault)
+	case st.HTTP != nil:
+		return r.http(ctx, st, vars)
 	case st.Resource != "":
 		return r.resource(ctx, st, vars)
 	case st.Tool != "":
 		return r.tool(ctx, st, vars)
 	}
-	return fmt.Errorf("a step of no known kind")
+	return r.hook(st, vars)
+}
+
+// hook runs a step that the target's surroundings do, not its callers.
+func (r *Runner) hook(st Step, vars map[string]any) error {
+	h := r.Hooks
+	switch {
+	case st.AdvanceSeconds != nil && h.Advance != nil:
+		h.Advance(*st.AdvanceSeconds)
+		return nil
+	case st.Restart != "" && h.Restart != nil:
+		return h.Restart(st.Restart == "kill")
+	case st.SetGrants != nil && h.SetGrants != nil:
+		return h.SetGrants(*st.SetGrants)
+	case st.Fault != "" && h.Fault != nil:
+		return h.Fault(st.Fault)
+	case st.CorruptBlob != "" && h.CorruptBlob != nil:
+		id := fill(st.CorruptBlob, vars)
+		return h.CorruptBlob(r.spaces[id], id)
+	}
+	return fmt.Errorf("a step of no known kind, or the target lacks the hook for it")
 }
 
 // arguments is the text of a step's arguments with variables and generators filled in.
@@ -98,6 +115,10 @@ func (r *Runner) tool(ctx context.Context, st Step, vars map[string]any) error {
 			return fmt.Errorf("%s: nothing at %s to save", st.Tool, pointer)
 		}
 		vars[name] = v
+	}
+	if id, ok := at(a.Structured, "/artifactId"); ok {
+		space, _ := at(a.Structured, "/namespace")
+		r.spaces[fmt.Sprint(id)] = fmt.Sprint(space)
 	}
 	return nil
 }

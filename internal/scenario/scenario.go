@@ -1,15 +1,24 @@
 // Package scenario runs conformance scenarios for persistence.v1 that are written as data: JSON files of steps with
 // expectations. A Target carries the steps to a server, in process or over a network; what a target cannot do
 // (move a clock, kill a process) is a hook that it lacks, and scenarios that need it are reported as not run.
+//
+//	list, err := scenario.Collect([]string{"scenarios"})
+//	for _, n := range list {
+//		r := scenario.Runner{Target: target} // on an empty store with the setup of n.Scenario
+//		if err := r.Run(ctx, n.Scenario); err != nil { ... n.Name ... }
+//	}
+//
+// A server that others use has no empty store: Unmet tells what a scenario needs that it has not, and Rename moves the
+// scenario to namespaces of its own.
 package scenario
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"sort"
 	"strings"
 )
@@ -63,7 +72,7 @@ type Grant struct {
 	As           string   `json:"as"`
 	Capabilities []string `json:"capabilities"`
 	Resource     string   `json:"resource"`
-	Except       []string `json:"except"`
+	Except       []string `json:"except,omitempty"`
 }
 
 // DefaultGrants is what holds when setup names none.
@@ -85,19 +94,19 @@ type Step struct {
 	DropResponse bool              `json:"dropResponse"`
 	Expect       json.RawMessage   `json:"expect"`
 
-	HTTP           json.RawMessage `json:"http"`
-	Resource       string          `json:"resource"`
-	Parallel       []Step          `json:"parallel"`
-	Pages          *Pages          `json:"pages"`
-	Repeat         int             `json:"repeat"`
-	Step           *Step           `json:"step"`
-	AdvanceSeconds *float64        `json:"advanceSeconds"`
-	Restart        string          `json:"restart"`
-	SetGrants      *[]Grant        `json:"setGrants"`
-	Tamper         string          `json:"tamper"`
-	How            string          `json:"how"`
-	Fault          string          `json:"fault"`
-	CorruptBlob    string          `json:"corruptBlob"`
+	HTTP           *HTTPStep `json:"http"`
+	Resource       string    `json:"resource"`
+	Parallel       []Step    `json:"parallel"`
+	Pages          *Pages    `json:"pages"`
+	Repeat         int       `json:"repeat"`
+	Step           *Step     `json:"step"`
+	AdvanceSeconds *float64  `json:"advanceSeconds"`
+	Restart        string    `json:"restart"`
+	SetGrants      *[]Grant  `json:"setGrants"`
+	Tamper         string    `json:"tamper"`
+	How            string    `json:"how"`
+	Fault          string    `json:"fault"`
+	CorruptBlob    string    `json:"corruptBlob"`
 }
 
 // UnmarshalJSON allows save to be one variable's name where a tampered cursor is saved.
@@ -146,22 +155,13 @@ func Load(dir string) (map[string]*File, error) {
 	sort.Strings(names)
 	out := map[string]*File{}
 	for _, name := range names {
-		text, err := os.ReadFile(name)
-		if err != nil {
+		f, err := LoadFile(name)
+		switch {
+		case errors.Is(err, errFormat):
+		case err != nil:
 			return nil, err
-		}
-		var kind struct {
-			Format string `json:"format"`
-		}
-		if json.Unmarshal(text, &kind) != nil || kind.Format != Format {
-			continue
-		}
-		var f File
-		if err := strict(text, &f); err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Base(name), err)
-		}
-		if len(f.Scenarios) > 0 {
-			out[strings.TrimSuffix(filepath.Base(name), ".json")] = &f
+		case len(f.Scenarios) > 0:
+			out[strings.TrimSuffix(filepath.Base(name), ".json")] = f
 		}
 	}
 	if len(out) == 0 {
@@ -170,41 +170,29 @@ func Load(dir string) (map[string]*File, error) {
 	return out, nil
 }
 
-// Waits names what the scenario needs of the contract that served does not hold: tools, transfer routes, artifact
-// resources. Empty: it can run.
-func (s *Scenario) Waits(served func(tool string) bool) []string {
-	var out []string
-	add := func(what string) {
-		if !slices.Contains(out, what) {
-			out = append(out, what)
-		}
-	}
-	var walk func(steps []Step)
-	walk = func(steps []Step) {
-		for _, st := range steps {
-			if name, ok := strings.CutPrefix(st.Tool, "persistence."); ok && known(name) && !served(st.Tool) {
-				add(name)
-			}
-			if st.HTTP != nil || st.CorruptBlob != "" {
-				add("transfer")
-			}
-			if strings.HasPrefix(st.Resource, "persistence://artifacts/") {
-				add("artifacts")
-			}
-			walk(st.Parallel)
-			if st.Step != nil {
-				walk([]Step{*st.Step})
-			}
-		}
-	}
-	walk(s.Steps)
-	return out
-}
+// errFormat: a file of another format.
+var errFormat = errors.New("the file is not of format " + Format)
 
-// known tells whether name is a tool of the contract: an unknown one is what a scenario wants to see refused.
-func known(name string) bool {
-	return slices.Contains([]string{"capabilities", "get", "put", "list", "listRevisions", "delete", "purge",
-		"beginArtifact", "uploadAccess", "commitArtifact", "abortArtifact", "getArtifact"}, name)
+// LoadFile reads one scenario file.
+func LoadFile(name string) (*File, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	var kind struct {
+		Format string `json:"format"`
+	}
+	if err := json.Unmarshal(text, &kind); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Base(name), err)
+	}
+	if kind.Format != Format {
+		return nil, fmt.Errorf("%s: %w", filepath.Base(name), errFormat)
+	}
+	var f File
+	if err := strict(text, &f); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Base(name), err)
+	}
+	return &f, nil
 }
 
 // Answer is what came back from a tool call or a resource read.
@@ -229,6 +217,9 @@ type Target interface {
 	Call(ctx context.Context, as, tool string, args []byte) (Answer, error)
 	// Read sends resources/read; Text holds the JSON of the first content.
 	Read(ctx context.Context, as, uri string) (Answer, error)
+	// HTTP sends a request to the transfer origin with the bearer of the caller; nobody's ("") carries no Authorization
+	// header. Send does it over TCP.
+	HTTP(ctx context.Context, as string, req HTTPRequest) (HTTPResponse, error)
 }
 
 // Hooks are what a target may be able to do besides. Nil: it cannot.
@@ -237,4 +228,7 @@ type Hooks struct {
 	Restart   func(kill bool) error
 	SetGrants func([]Grant) error
 	Fault     func(name string) error
+	// CorruptBlob changes stored bytes of an artifact behind the server's back. Steps name the artifact alone; the
+	// namespace is that of the beginArtifact of the same scenario whose answer named it, "" when none did.
+	CorruptBlob func(namespace, artifactID string) error
 }

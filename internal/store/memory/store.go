@@ -29,13 +29,16 @@ type Store struct {
 	mu      sync.Mutex // guards all below, for as long as one read or write takes
 	commits int64      // number of the last commit
 	names   map[string]*namespace
-	records map[recordName]record
-	keys    map[string]identity.Key
-	seals   []seal.Key // oldest first
-	nonces  map[string]time.Time
-	writer  string
-	chain   []audit.Record
-	heads   []audit.Head
+	// artifacts and uploads are in the order they were written; of an upload there is one for each state it had.
+	artifacts []*kept[persistence.Artifact]
+	uploads   []*kept[persistence.Upload]
+	records   map[recordName]record
+	keys      map[string]identity.Key
+	seals     []seal.Key // oldest first
+	nonces    map[string]time.Time
+	writer    string
+	chain     []audit.Record
+	heads     []audit.Head
 }
 
 // The parts of the system that this store serves.
@@ -49,18 +52,23 @@ var (
 // namespace holds the documents of one namespace.
 type namespace struct {
 	ids       []string // of all documents, in byte order
-	revisions map[string][]version
-	usage     []charge
+	revisions map[string][]*version
 }
 
-// version is a revision and the number of the commit that wrote it. A snapshot sees the commits up to its number.
-type version struct {
-	commit int64
-	doc    *persistence.Document
+// version is a revision; a purged one stays for the snapshots that see it.
+type version = kept[persistence.Document]
+
+// kept is a value that never changes, with the numbers of the commits that wrote and removed it. A snapshot sees the
+// commits up to its number.
+type kept[T any] struct {
+	born, gone int64 // gone is 0 while the value exists
+	value      *T
 }
 
-// charge is what counts against the quota from a commit on.
-type charge struct{ commit, total int64 }
+// seen tells whether the value exists in a snapshot.
+func (k *kept[T]) seen(snapshot int64) bool {
+	return k.born <= snapshot && (k.gone == 0 || k.gone > snapshot)
+}
 
 // recordName is where an idempotency record is found.
 type recordName struct{ namespace, key string }
@@ -188,17 +196,17 @@ type reader struct {
 }
 
 // versions gives the revisions of a document that the snapshot sees, ascending. The lock is held.
-func (r *reader) versions(name, id string) []version {
+func (r *reader) versions(name, id string) (seen []*version) {
 	n := r.s.names[name]
 	if n == nil {
 		return nil
 	}
-	all := n.revisions[id]
-	end := len(all)
-	for end > 0 && all[end-1].commit > r.snapshot {
-		end--
+	for _, v := range n.revisions[id] {
+		if v.seen(r.snapshot) {
+			seen = append(seen, v)
+		}
 	}
-	return all[:end]
+	return seen
 }
 
 // head gives the newest revision, nil when there is none. The lock is held.
@@ -207,7 +215,7 @@ func (r *reader) head(name, id string) *persistence.Document {
 	if len(v) == 0 {
 		return nil
 	}
-	return v[len(v)-1].doc
+	return v[len(v)-1].value
 }
 
 // look runs f with the lock held, unless the transaction is over.
@@ -238,8 +246,8 @@ func (r *reader) Head(name, id string) (h persistence.Head, ok bool, err error) 
 func (r *reader) Revision(name, id string, revision int64) (d *persistence.Document, ok bool, err error) {
 	err = r.look(func() {
 		for _, v := range r.versions(name, id) {
-			if v.doc.Revision == revision {
-				d = clone(v.doc)
+			if v.value.Revision == revision {
+				d = clone(v.value)
 			}
 		}
 	})
@@ -255,7 +263,8 @@ func (r *reader) HeadDocument(name, id string) (d *persistence.Document, ok bool
 // Live implements persistence.Reader.
 func (r *reader) Live(ref persistence.Ref) (bool, error) {
 	if ref.Type != persistence.RefDocument {
-		return false, nil
+		_, ok, err := r.Artifact(ref.Namespace, ref.ID)
+		return ok, err
 	}
 	d, ok, err := r.Revision(ref.Namespace, ref.ID, ref.Revision)
 	return ok && !d.Deleted, err
@@ -286,8 +295,8 @@ func (r *reader) Revisions(name, id string, after int64, limit, maxBytes int) (d
 	err = r.look(func() {
 		var found []*persistence.Document
 		for _, v := range r.versions(name, id) {
-			if v.doc.Revision > after {
-				found = append(found, v.doc)
+			if v.value.Revision > after {
+				found = append(found, v.value)
 			}
 		}
 		docs, more = page(found, limit, maxBytes)
@@ -306,22 +315,6 @@ func page(found []*persistence.Document, limit, maxBytes int) (docs []*persisten
 		docs = append(docs, clone(d))
 	}
 	return docs, false
-}
-
-// Usage implements persistence.Reader.
-func (r *reader) Usage(name string) (bytes int64, err error) {
-	err = r.look(func() {
-		n := r.s.names[name]
-		if n == nil {
-			return
-		}
-		for _, c := range n.usage {
-			if c.commit <= r.snapshot {
-				bytes = c.total
-			}
-		}
-	})
-	return bytes, err
 }
 
 // tx implements persistence.Tx. It reads at the number that its commit will have, and so sees its own writes.
@@ -369,7 +362,7 @@ func follows(d, head *persistence.Document) error {
 func (t *tx) put(d *persistence.Document, first bool) {
 	n := t.s.names[d.Namespace]
 	if n == nil {
-		n = &namespace{revisions: map[string][]version{}}
+		n = &namespace{revisions: map[string][]*version{}}
 		t.s.names[d.Namespace] = n
 	}
 	if first {
@@ -380,17 +373,8 @@ func (t *tx) put(d *persistence.Document, first bool) {
 			n.ids = slices.Delete(n.ids, i, i+1)
 		})
 	}
-	n.revisions[d.ID] = append(n.revisions[d.ID], version{t.snapshot, d})
+	n.revisions[d.ID] = append(n.revisions[d.ID], &version{born: t.snapshot, value: d})
 	t.undo = append(t.undo, func() { n.revisions[d.ID] = n.revisions[d.ID][:len(n.revisions[d.ID])-1] })
-	if d.Deleted {
-		return
-	}
-	total := int64(len(d.Payload))
-	if len(n.usage) > 0 {
-		total += n.usage[len(n.usage)-1].total
-	}
-	n.usage = append(n.usage, charge{t.snapshot, total})
-	t.undo = append(t.undo, func() { n.usage = n.usage[:len(n.usage)-1] })
 }
 
 // clone copies a document, so that no caller shares memory with the store. Nil stays nil.

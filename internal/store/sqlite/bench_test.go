@@ -57,7 +57,7 @@ func benchPut(s persistence.Store, i int64) error {
 		if err != nil {
 			return persistence.Outcome{}, err
 		}
-		if _, err := tx.Usage("bench"); err != nil {
+		if _, err := tx.Usage("bench", now); err != nil {
 			return persistence.Outcome{}, err
 		}
 		d := &persistence.Document{

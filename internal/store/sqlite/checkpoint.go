@@ -29,6 +29,9 @@ type checkpointer struct {
 	done    chan error // how the pass in the background went; nil when none is running
 	batches int        // since the last look, and the payload bytes in them
 	bytes   int
+
+	unclean bool // the log may hold content that was purged since it was last emptied
+	reclaim bool // a sweep asks for the log to be emptied for that reason
 }
 
 // look is called by the writer after each batch.
@@ -44,6 +47,11 @@ func (k *checkpointer) look(w *writer) {
 			k.judge(w, errors.Join(err, passive(w.conn)))
 		default:
 		}
+		return
+	}
+	if k.reclaim {
+		k.reclaim = false
+		k.judge(w, k.empty(w.conn))
 		return
 	}
 	if k.batches < lookEvery && k.bytes < lookBytes {
@@ -62,6 +70,17 @@ func (k *checkpointer) look(w *writer) {
 		go func() { done <- passive(k.conn) }()
 	}
 	k.judge(w, err)
+}
+
+// empty writes everything back and cuts the log to nothing, so that neither file holds what was purged. When a reader
+// keeps the log, the next sweep asks again.
+func (k *checkpointer) empty(c *conn) error {
+	if err := c.patience(restartWait); err != nil {
+		return err
+	}
+	busy, err := c.number("PRAGMA wal_checkpoint(TRUNCATE)")
+	k.unclean = err != nil || busy != 0
+	return errors.Join(err, c.patience(lockWait))
 }
 
 // stop waits for the pass in the background.

@@ -115,7 +115,13 @@ func TestNewerFormat(t *testing.T) {
 	if err := openAt(t, dir, sqlite.Options{}).Close(); err != nil {
 		t.Fatal(err)
 	}
-	raw(t, dir, "PRAGMA user_version=99")
+	raw(t, dir, "PRAGMA user_version=3") // the next one
+	if have, known, err := sqlite.Format(dir); have != 3 || known != 2 || err != nil {
+		t.Errorf("the format is %d of %d (%v), want 3 of 2", have, known, err)
+	}
+	if _, _, err := sqlite.Migrate(t.Context(), dir, nil); !errors.Is(err, sqlite.ErrNewerFormat) {
+		t.Errorf("migrating: got %v, want ErrNewerFormat", err)
+	}
 	before, err := os.ReadFile(filepath.Join(dir, "tabellion.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +133,11 @@ func TestNewerFormat(t *testing.T) {
 	if after, err := os.ReadFile(filepath.Join(dir, "tabellion.db")); err != nil || string(after) != string(before) {
 		t.Errorf("the database was changed (%v)", err)
 	}
-	raw(t, dir, "PRAGMA user_version=1") // and the lock was given back
+	_, known, err := sqlite.Format(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw(t, dir, fmt.Sprintf("PRAGMA user_version=%d", known)) // and the lock was given back
 	openAt(t, dir, sqlite.Options{})
 }
 

@@ -144,7 +144,7 @@ WHERE h.namespace = ? AND h.id = ?`, namespace, id)
 // Live implements persistence.Reader.
 func (r *reader) Live(ref persistence.Ref) (live bool, err error) {
 	if ref.Type != persistence.RefDocument {
-		return false, nil
+		return r.artifactLives(ref.Namespace, ref.ID)
 	}
 	err = r.query(`SELECT 1 FROM heads h JOIN revisions r ON r.doc = h.doc
 WHERE h.namespace = ? AND h.id = ? AND r.revision = ? AND r.deleted = 0`,
@@ -229,12 +229,6 @@ func (p *page) read(r *reader, text string, args ...any) ([]*persistence.Documen
 // full tells whether a document of n payload bytes has no place any more.
 func (p *page) full(n int) bool {
 	return len(p.docs) >= p.limit || len(p.docs) > 0 && p.maxBytes > 0 && p.bytes+n > p.maxBytes
-}
-
-// Usage implements persistence.Reader.
-func (r *reader) Usage(namespace string) (bytes int64, err error) {
-	err = r.query("SELECT bytes FROM usage WHERE namespace = ?", stop(func(row row) { bytes = row.int(0) }), namespace)
-	return bytes, err
 }
 
 // castagnoli is the polynomial that processors compute.

@@ -19,8 +19,13 @@ const applicationID = 0x74626c4e
 //
 // Shape: a document is one row of heads; its revisions are appended to revisions, so that a write touches the end of
 // that table whatever the ids are. doc, the number of a document, is seq of its first revision. Text compares
-// bytewise (BINARY), which is the order the contract asks for. Times of documents are milliseconds, others
-// microseconds, since 1970.
+// bytewise (BINARY), which is the order the contract asks for. Times of documents, artifacts and what expires are
+// milliseconds, others microseconds, since 1970.
+//
+// From format 2 on: revisions.superseded is when the revision stopped being the head, filled in only when the one
+// behind it is purged. inbound says of whom its source is, so that references are listed in order from its key. An
+// upload is open while closed is NULL. usage.bytes holds payloads, artifacts and what open uploads have reserved, which
+// is in usage.reserved by itself; each namespace that ever held something has a row there.
 var migrations = []string{`
 CREATE TABLE heads (
 	namespace TEXT NOT NULL,
@@ -124,6 +129,65 @@ CREATE TABLE secrets (
 	name TEXT PRIMARY KEY,
 	value BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
+`, `
+ALTER TABLE revisions ADD COLUMN superseded INTEGER;
+
+ALTER TABLE inbound RENAME TO inbound_before;
+CREATE TABLE inbound (
+	namespace TEXT NOT NULL,
+	id TEXT NOT NULL,
+	type TEXT NOT NULL,
+	revision INTEGER NOT NULL,
+	source_namespace TEXT NOT NULL,
+	source_id TEXT NOT NULL,
+	source_revision INTEGER NOT NULL,
+	source INTEGER NOT NULL REFERENCES revisions (seq) ON DELETE CASCADE,
+	PRIMARY KEY (namespace, id, type, revision, source_namespace, source_id, source_revision)
+) STRICT, WITHOUT ROWID;
+INSERT INTO inbound SELECT b.namespace, b.id, b.type, iif(b.type = 'document', b.revision, 0), h.namespace, h.id, r.revision, r.seq
+FROM inbound_before b JOIN revisions r ON r.seq = b.source JOIN heads h ON h.doc = r.doc;
+DROP TABLE inbound_before;
+CREATE INDEX inbound_source ON inbound (source);
+
+ALTER TABLE usage ADD COLUMN reserved INTEGER NOT NULL DEFAULT 0;
+INSERT OR IGNORE INTO usage (namespace, bytes) SELECT DISTINCT namespace, 0 FROM heads;
+
+CREATE TABLE uploads (
+	seq INTEGER PRIMARY KEY,
+	namespace TEXT NOT NULL,
+	id TEXT NOT NULL,
+	artifact TEXT NOT NULL,
+	owner TEXT NOT NULL,
+	mime_type TEXT NOT NULL,
+	size INTEGER NOT NULL,
+	digest BLOB NOT NULL,
+	expires INTEGER NOT NULL,
+	state TEXT NOT NULL,
+	closed INTEGER,
+	sum INTEGER NOT NULL,
+	provenance BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX uploads_id ON uploads (namespace, id);
+CREATE UNIQUE INDEX uploads_artifact ON uploads (namespace, artifact);
+CREATE INDEX uploads_open ON uploads (expires) WHERE closed IS NULL;
+CREATE INDEX uploads_reserved ON uploads (namespace, expires, size) WHERE closed IS NULL;
+CREATE INDEX uploads_owner ON uploads (owner, expires) WHERE closed IS NULL;
+CREATE INDEX uploads_closed ON uploads (closed) WHERE closed IS NOT NULL;
+CREATE INDEX uploads_received ON uploads (digest) WHERE state = 'received';
+
+CREATE TABLE artifacts (
+	seq INTEGER PRIMARY KEY,
+	namespace TEXT NOT NULL,
+	id TEXT NOT NULL,
+	mime_type TEXT NOT NULL,
+	size INTEGER NOT NULL,
+	digest BLOB NOT NULL,
+	created INTEGER NOT NULL,
+	sum INTEGER NOT NULL,
+	provenance BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX artifacts_id ON artifacts (namespace, id);
+CREATE INDEX artifacts_digest ON artifacts (digest);
 `}
 
 // checkFormat refuses a database of another program or a newer format, before anything is written to it.
@@ -149,16 +213,4 @@ func checkFormat(c *conn) (format int64, err error) {
 		return 0, fmt.Errorf("%w: it is %d, known are 1 to %d", ErrNewerFormat, format, len(migrations))
 	}
 	return format, nil
-}
-
-// migrate brings the database to the newest format, one transaction a step: a kill leaves a whole older format.
-func migrate(c *conn, format int64) error {
-	for step := format; step < int64(len(migrations)); step++ {
-		err := c.script(fmt.Sprintf("BEGIN IMMEDIATE;%s;PRAGMA application_id=%d;PRAGMA user_version=%d;COMMIT",
-			migrations[step], applicationID, step+1))
-		if err != nil {
-			return errors.Join(fmt.Errorf("migrate to format %d: %w", step+1, err), c.script("ROLLBACK"))
-		}
-	}
-	return nil
 }

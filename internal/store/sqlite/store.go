@@ -187,25 +187,30 @@ func openWriter(f *folder) (*conn, error) {
 
 // setUpWriter makes the settings of the connection and brings the database to the newest format.
 func setUpWriter(c *conn) error {
-	if err := c.patience(lockWait); err != nil {
-		return err
-	}
-	format, err := checkFormat(c)
+	format, err := prepareWriter(c)
 	if err != nil {
-		return err
-	}
-	// The page cache, 8 MiB, holds the inner pages of the indexes of some hundred thousand documents; each commit
-	// looks through all of it, so more is slower. The log is written back by the checkpointer. temp_store keeps the
-	// undo of savepoints in memory.
-	err = c.script("PRAGMA journal_mode=WAL;" + synced + "PRAGMA foreign_keys=1;" +
-		"PRAGMA wal_autocheckpoint=0;PRAGMA temp_store=MEMORY;PRAGMA cache_size=-8192")
-	if err != nil {
-		return fmt.Errorf("set up connection: %w", err)
-	}
-	if err := verify(c, false); err != nil {
 		return err
 	}
 	return migrate(c, format)
+}
+
+// prepareWriter makes the settings of the connection that writes, and gives the format of the database.
+func prepareWriter(c *conn) (format int64, err error) {
+	if err := c.patience(lockWait); err != nil {
+		return 0, err
+	}
+	if format, err = checkFormat(c); err != nil {
+		return 0, err
+	}
+	// The page cache, 8 MiB, holds the inner pages of the indexes of some hundred thousand documents; each commit
+	// looks through all of it, so more is slower. The log is written back by the checkpointer. temp_store keeps the
+	// undo of savepoints in memory. secure_delete writes zeros over what is removed: pages that become free, too.
+	err = c.script("PRAGMA journal_mode=WAL;" + synced + "PRAGMA foreign_keys=1;" +
+		"PRAGMA wal_autocheckpoint=0;PRAGMA temp_store=MEMORY;PRAGMA cache_size=-8192;PRAGMA secure_delete=ON")
+	if err != nil {
+		return 0, fmt.Errorf("set up connection: %w", err)
+	}
+	return format, verify(c, false)
 }
 
 // openCheckpointer opens the connection that writes back the log.

@@ -17,6 +17,8 @@ type tx struct {
 	rows  []audit.Row
 	bytes int // of payload
 
+	purged bool // content was removed, see checkpointer
+
 	late []func() error // see RecordLate
 }
 
@@ -131,10 +133,10 @@ func (t *tx) PutRevision(d *persistence.Document) error {
 	if err := t.moveHead(d, h, seq); err != nil {
 		return err
 	}
-	if err := t.pointAt(d.References, seq); err != nil {
+	if err := t.pointAt(d, seq); err != nil {
 		return err
 	}
-	return t.charge(d)
+	return t.charge(d, h)
 }
 
 // follows tells whether d may come after the head. It cannot fail for what the Service writes.
@@ -185,26 +187,17 @@ WHERE namespace = ? AND id = ?`,
 		d.Revision, flag(d.Deleted), seq, updated, d.Kind, d.SchemaVersion, d.Namespace, d.ID)
 }
 
-// pointAt makes the references inbound references of their targets. Duplicates are one.
-func (t *tx) pointAt(refs []persistence.Ref, source int64) error {
-	for _, r := range refs {
-		err := t.write(`INSERT OR IGNORE INTO inbound (type, namespace, id, revision, source) VALUES (?,?,?,?,?)`,
-			string(r.Type), r.Namespace, r.ID, r.Revision, source)
+// pointAt makes the references of d inbound references of their targets. Duplicates are one.
+func (t *tx) pointAt(d *persistence.Document, source int64) error {
+	for _, r := range d.References {
+		err := t.write(`INSERT OR IGNORE INTO inbound
+(namespace, id, type, revision, source_namespace, source_id, source_revision, source) VALUES (?,?,?,?,?,?,?,?)`,
+			r.Namespace, r.ID, string(r.Type), targetRevision(r), d.Namespace, d.ID, d.Revision, source)
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// charge counts the payload against its namespace.
-func (t *tx) charge(d *persistence.Document) error {
-	if d.Deleted {
-		return nil
-	}
-	t.bytes += len(d.Payload)
-	return t.write(`INSERT INTO usage (namespace, bytes) VALUES (?,?)
-ON CONFLICT (namespace) DO UPDATE SET bytes = bytes + excluded.bytes`, d.Namespace, int64(len(d.Payload)))
 }
 
 // flag is a boolean as the tables hold it.

@@ -186,6 +186,7 @@ type batch struct {
 	rows  []audit.Row
 	bytes int
 	open  bool  // a transaction is open
+	purge bool  // content was removed
 	err   error // the batch as a whole failed with this
 
 	told bool           // everybody was answered already: AckBeforeCommit only
@@ -236,6 +237,7 @@ func (b *batch) run(o *op) {
 		}
 		b.rows = append(b.rows, t.rows...)
 		b.bytes += t.bytes
+		b.purge = b.purge || t.purged
 		b.late = append(b.late, t.late...)
 		return
 	}
@@ -310,6 +312,7 @@ func (b *batch) commit() {
 		b.commitLate()
 		b.w.chain = b.chain
 		b.w.log.bytes += b.bytes
+		b.w.log.unclean = b.w.log.unclean || b.purge
 		if len(b.rows) > 0 {
 			b.w.durable.Store(b.chain.head())
 		}

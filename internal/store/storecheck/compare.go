@@ -43,24 +43,44 @@ func (g *generator) kind() string      { return g.pick("note", "Note", "task") }
 // next gives the next call, an hour later at most.
 func (g *generator) next() call {
 	g.now = g.now.Add(time.Duration(g.rand.Int64N(int64(time.Hour))))
-	if g.rand.IntN(3) == 0 {
+	switch g.rand.IntN(6) {
+	case 0, 1:
 		return g.read()
+	case 2, 3:
+		return g.write()
+	default:
+		return g.writeArtifacts()
 	}
-	return g.write()
 }
+
+// target is what a reference points to, existing or not.
+func (g *generator) target() persistence.Ref {
+	if g.rand.IntN(3) == 0 {
+		return persistence.Ref{Type: persistence.RefArtifact, Namespace: g.namespace(), ID: "of-" + g.upload()}
+	}
+	return persistence.Ref{Type: persistence.RefDocument, Namespace: g.namespace(), ID: g.id(), Revision: 1 + g.rand.Int64N(3)}
+}
+
+// upload is the id of an upload, one of few; its artifact has the same with "of-" before it.
+func (g *generator) upload() string { return fmt.Sprint("u", g.rand.IntN(8)) }
+
+// content is one of few byte strings that artifacts hold.
+func (g *generator) content() persistence.Digest { return persistence.Digest{byte(g.rand.IntN(4))} }
 
 // read gives a View of everything that a Reader tells.
 func (g *generator) read() call {
-	namespace, id := g.namespace(), g.id()
+	now, namespace, id := g.now, g.namespace(), g.id()
 	f := persistence.HeadFilter{
 		Kind: g.pick("", "", g.kind()), IncludeDeleted: g.rand.IntN(2) == 0, After: g.pick("", "", g.id()),
 		Limit: 1 + g.rand.IntN(6), MaxBytes: g.rand.IntN(3) * g.rand.IntN(60),
 	}
 	after := g.rand.Int64N(4)
+	q := g.questions()
 	return func(t *testing.T, s persistence.Store) string {
 		var b bytes.Buffer
 		err := s.View(t.Context(), func(r persistence.Reader) error {
-			tell(&b, r, namespace, id, f, after)
+			tell(&b, r, now, namespace, id, f, after)
+			q.tell(&b, r, now)
 			return nil
 		})
 		fmt.Fprintln(&b, err)
@@ -69,7 +89,7 @@ func (g *generator) read() call {
 }
 
 // tell writes down what a Reader answers.
-func tell(b *bytes.Buffer, r persistence.Reader, namespace, id string, f persistence.HeadFilter, after int64) {
+func tell(b *bytes.Buffer, r persistence.Reader, now time.Time, namespace, id string, f persistence.HeadFilter, after int64) {
 	h, ok, err := r.Head(namespace, id)
 	fmt.Fprintln(b, namespace, id, h, ok, err)
 	d, ok, err := r.HeadDocument(namespace, id)
@@ -83,7 +103,7 @@ func tell(b *bytes.Buffer, r persistence.Reader, namespace, id string, f persist
 	for _, d := range append(docs, heads...) {
 		fmt.Fprintln(b, describe(d))
 	}
-	n, err := r.Usage(namespace)
+	n, err := r.Usage(namespace, now)
 	fmt.Fprintln(b, n, err)
 }
 
@@ -113,7 +133,7 @@ func (g *generator) write() call {
 		}
 		if !d.Deleted {
 			d.Payload = bytes.Repeat([]byte("7"), 1+g.rand.IntN(30))
-			d.References = []persistence.Ref{{Type: persistence.RefDocument, Namespace: g.namespace(), ID: g.id(), Revision: 1}}[:g.rand.IntN(2)]
+			d.References = []persistence.Ref{g.target(), g.target()}[:g.rand.IntN(3)]
 		}
 		docs = append(docs, d)
 	}

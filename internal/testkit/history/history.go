@@ -1,5 +1,5 @@
-// Package history records what clients did to documents and what they were told, and checks that one order of the
-// operations explains every answer (linearizability, one document at a time).
+// Package history records what clients did to documents and artifacts and what they were told, and checks that one
+// order of the operations explains every answer (linearizability, one document or one upload at a time).
 //
 // An operation whose answer was lost is unknown: it may have happened at any time after it was sent, or never.
 package history
@@ -19,33 +19,55 @@ type Outcome uint8
 // The outcomes.
 const (
 	OK      Outcome = iota // it happened; Revision says what it gave
-	Refused                // it did not happen: a precondition failed, or not_found
-	NotDone                // it did not happen for a reason outside the document: busy, quota
+	Refused                // it did not happen, and Code says what of the document or upload stood against it
+	NotDone                // it did not happen for a reason outside of that: busy, quota, a body that was cut
 	Unknown                // no answer, or store_unavailable
 )
 
 // Kind is the operation.
 type Kind uint8
 
-// The kinds.
+// The kinds. Those from Begin on are about an upload and the artifact that it leads to.
 const (
 	Get Kind = iota
 	Put
 	Delete
+	Purge         // of a superseded revision
+	Begin         // opens an upload
+	Receive       // sends its bytes
+	Commit        // publishes the artifact
+	Abort         // gives the upload up
+	Fetch         // reads the artifact
+	PurgeArtifact // removes it for good
 )
 
-// Op is one operation on one document.
+// OfArtifact tells whether operations of the kind are about an upload or artifact.
+func (k Kind) OfArtifact() bool { return k >= Begin }
+
+// Reads tells whether operations of the kind change nothing.
+func (k Kind) Reads() bool { return k == Get || k == Fetch }
+
+// Op is one operation on one document, or on one upload and its artifact.
 type Op struct {
 	Client   int
-	Document string // namespace/id
+	Document string // namespace/id; of documents only
 	Kind     Kind
 	Expected int64  // of Put and Delete
-	Key      string // idempotency key of Put and Delete: the same for a retry
-	Content  string // digest of the payload: written by Put, seen by Get
+	Key      string // idempotency key: the same for a retry; "" for Get, Fetch and Receive, which have none
+	Content  string // digest of the payload, or SHA-256 of the bytes: written, or seen by Get and Fetch
+	Cites    bool   // a Put that has references, which may be what is not found
 	Outcome  Outcome
-	Revision int64 // written, or seen by Get
-	Call     int64 // nanoseconds since the recorder began
-	Return   int64
+	Code     string // of the contract, when Refused
+	Revision int64  // written, seen by Get, or the target of Purge
+
+	Upload   string // key of the Begin that opened the upload; of artifacts only, as the rest
+	UploadID string // "" while Begin was not answered
+	Artifact string // namespace/id; "" while Begin was not answered
+	MIME     string // declared
+	Size     int64  // declared, in bytes
+
+	Call   int64 // nanoseconds since the recorder began
+	Return int64
 }
 
 // Recorder collects operations. It is safe for concurrent use.
@@ -147,7 +169,7 @@ func stepWrite(st state, op Op) []any {
 		}
 		return []any{next}
 	case Refused:
-		if possible {
+		if possible && !(op.Cites && op.Code == "not_found") {
 			return nil
 		}
 		return []any{st}
@@ -160,19 +182,26 @@ func stepWrite(st state, op Op) []any {
 	return []any{st}
 }
 
-// Check tells whether the history is linearizable, within timeout. Retries of one key are merged into one operation
-// first: the key promises one effect in all.
+// Check tells whether the history of the documents is linearizable, within timeout. Retries of one key are merged into
+// one operation first: the key promises one effect in all. Purges are left out: none moves a head.
 func Check(ops []Op, timeout time.Duration) porcupine.CheckResult {
-	merged := Merge(ops)
-	h := make([]porcupine.Operation, len(merged))
-	for i, op := range merged {
+	return check(Model, ops, timeout, func(k Kind) bool { return !k.OfArtifact() && k != Purge })
+}
+
+// check runs a model over the operations of some kinds.
+func check(m porcupine.NondeterministicModel, ops []Op, timeout time.Duration, of func(Kind) bool) porcupine.CheckResult {
+	var h []porcupine.Operation
+	for _, op := range Merge(ops) {
+		if !of(op.Kind) {
+			continue
+		}
 		ret := op.Return
 		if op.Outcome == Unknown {
 			ret = math.MaxInt64
 		}
-		h[i] = porcupine.Operation{ClientId: op.Client, Input: op, Output: nil, Call: op.Call, Return: ret}
+		h = append(h, porcupine.Operation{ClientId: op.Client, Input: op, Call: op.Call, Return: ret})
 	}
-	return porcupine.CheckOperationsTimeout(Model.ToModel(), h, timeout)
+	return porcupine.CheckOperationsTimeout(m.ToModel(), h, timeout)
 }
 
 // Merge makes one operation of all attempts with one key: from the first call to the last return, with the last known
@@ -192,7 +221,10 @@ func Merge(ops []Op) []Op {
 		m := &out[i]
 		m.Call, m.Return = min(m.Call, op.Call), max(m.Return, op.Return)
 		if m.Outcome == Unknown || op.Outcome == OK {
-			m.Outcome, m.Revision = op.Outcome, op.Revision
+			m.Outcome, m.Code, m.Revision = op.Outcome, op.Code, op.Revision
+		}
+		if op.Artifact != "" {
+			m.Artifact, m.UploadID = op.Artifact, op.UploadID
 		}
 	}
 	return out

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +24,9 @@ import (
 	"github.com/tabellion-mcp/tabellion/internal/identity"
 	"github.com/tabellion-mcp/tabellion/internal/scenario"
 	"github.com/tabellion-mcp/tabellion/internal/seal"
+	"github.com/tabellion-mcp/tabellion/internal/store/blob"
+	"github.com/tabellion-mcp/tabellion/internal/transport/transfer"
+	"github.com/tabellion-mcp/tabellion/internal/transport/web"
 	"github.com/tabellion-mcp/tabellion/persistence"
 	"github.com/tabellion-mcp/tabellion/policy"
 )
@@ -37,8 +42,11 @@ type Store interface {
 // Config says how the server is set up. The zero value is the default of the contract.
 type Config struct {
 	Store   Store
-	Clock   clock.Clock // nil: the system's
+	Blobs   persistence.Blobs // nil: in memory
+	Clock   clock.Clock       // nil: the system's
 	Limits  persistence.Limits
+	Uploads int            // open at once, of one caller; 0 is no limit
+	Keep    *time.Duration // retention; nil is forever
 	Grants  []scenario.Grant
 	Open    bool           // everything is allowed, as in --dev
 	Decider policy.Decider // nil: of Grants
@@ -51,7 +59,12 @@ type Server struct {
 	Gate    *gate.Gate
 	Catalog *catalog.Catalog
 	Service *persistence.Service
+	Blobs   persistence.Blobs
 	decider *switchable
+
+	tb       TB
+	transfer sync.Once
+	origin   *httptest.Server // made by the first transfer
 }
 
 // switchable is a decider that a test can replace or take away.
@@ -80,12 +93,18 @@ func (Discard) Store(audit.Entry) {}
 // Read drops the entry.
 func (Discard) Read(audit.Entry) {}
 
-// noAuth refuses everybody: in process the caller is given.
-type noAuth struct{}
+// names takes the name of a caller for his key: over the transfer origin. In process the caller is given.
+type names struct{ open bool }
 
-// Authenticate refuses.
-func (noAuth) Authenticate(context.Context, identity.Credentials) (*identity.Principal, string, error) {
-	return nil, "no credentials in process", nil
+// Authenticate gives the caller of the name.
+func (n names) Authenticate(_ context.Context, c identity.Credentials) (*identity.Principal, string, error) {
+	switch {
+	case n.open:
+		return Principal("dev"), "", nil
+	case c.Key == "":
+		return nil, "no key", nil
+	}
+	return Principal(c.Key), "", nil
 }
 
 // TB is the part of testing.TB that New needs, so that a bench program can build a server too.
@@ -116,24 +135,47 @@ func New(tb TB, c Config) *Server {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	if c.Blobs == nil {
+		c.Blobs = blob.NewMemory()
+	}
 	service := persistence.New(persistence.Config{
-		Store: c.Store, Cursors: sealer, Limits: c.Limits, Durability: persistence.FileAndDirectorySync,
+		Store: c.Store, Blobs: c.Blobs, Cursors: sealer, Limits: c.Limits, Durability: persistence.FileAndDirectorySync,
+		Retention: c.Keep, MaxUploads: c.Uploads, Clock: c.Clock,
 	})
 	cat, err := catalog.New(catalog.ContractNames, service.Operations()...)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &Server{Catalog: cat, Service: service, decider: &switchable{}}
+	s := &Server{Catalog: cat, Service: service, Blobs: c.Blobs, decider: &switchable{}, tb: tb}
 	if c.Decider != nil {
 		s.decider.set(c.Decider)
 	} else if err := s.SetGrants(c.Grants, c.Open); err != nil {
 		tb.Fatal(err)
 	}
 	s.Gate = gate.New(gate.Config{
-		Catalog: cat, Decider: s.decider, Auth: noAuth{}, Sealer: sealer, Recorder: c.Auditor, Once: c.Store,
+		Catalog: cat, Decider: s.decider, Auth: names{c.Open}, Handles: service, Sealer: sealer, Recorder: c.Auditor, Once: c.Store,
 		Limits: limits, Clock: c.Clock, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	return s
+}
+
+// Origin is the base URL of the transfer origin, a real HTTP server. The key of a caller is his name. Its first use
+// begins it, and the end of the test ends it.
+func (s *Server) Origin() string {
+	s.transfer.Do(func() {
+		log := slog.New(slog.DiscardHandler)
+		h := transfer.New(transfer.Config{Gate: s.Gate, Catalog: s.Catalog, Log: log})
+		s.origin = httptest.NewServer(web.Protect(web.Options{Loopback: true, Log: log}, h))
+		if t, ok := s.tb.(interface{ Cleanup(func()) }); ok {
+			t.Cleanup(s.origin.Close)
+		}
+	})
+	return s.origin.URL
+}
+
+// HTTP implements scenario.Target.
+func (s *Server) HTTP(ctx context.Context, as string, req scenario.HTTPRequest) (scenario.HTTPResponse, error) {
+	return scenario.Send(ctx, strings.TrimPrefix(s.Origin(), "http://"), nil, as, req)
 }
 
 // SetGrants replaces the policy.

@@ -1,5 +1,5 @@
-// Package workload makes clients that write, read and delete documents with idempotency keys, retry what they do not
-// know, and record every attempt. Every fault test uses it, in process and over a network.
+// Package workload makes clients that write, read, delete and purge documents and artifacts with idempotency keys, retry
+// what they do not know, and record every attempt. Every fault test uses it, in process and over a network.
 package workload
 
 import (
@@ -12,25 +12,29 @@ import (
 
 	"github.com/tabellion-mcp/tabellion/internal/scenario"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/history"
-	"github.com/tabellion-mcp/tabellion/internal/testkit/verify"
 )
 
-// Namespace is where the documents of a workload live.
+// Namespace is where the documents and artifacts of a workload live.
 const Namespace = "load"
 
-// Caller sends a tool call.
+// Caller sends tool calls and exchanges with the transfer origin.
 type Caller interface {
 	Call(ctx context.Context, tool string, args []byte) (scenario.Answer, error)
+	HTTP(ctx context.Context, req scenario.HTTPRequest) (scenario.HTTPResponse, error)
 }
 
-// Config says what clients do.
+// Config says what clients do. Operations that are no reads, deletes, purges or of artifacts are puts.
 type Config struct {
 	Prefix    string // of idempotency keys; unique to the run
 	Documents int    // shared by all clients
 	Pad       int    // bytes of filling in a payload
 	Reads     int    // of 100 operations
 	Deletes   int    // of 100 operations
-	Refs      bool   // some puts refer to an earlier revision
+	Purges    int    // of 100 operations; the server needs a retention of zero for one to succeed
+	Refs      bool   // some puts refer to an earlier revision, or to an artifact
+	Artifacts int    // of 100 operations
+	MaxBytes  int    // of an artifact; 0 is 300 KiB
+	Shelf     *Shelf // shared by the clients of a run; needed with Artifacts
 }
 
 // Client is one client. It is not safe for concurrent use.
@@ -46,9 +50,11 @@ type Client struct {
 
 // pending is a write whose outcome is not known yet.
 type pending struct {
-	op   history.Op
-	tool string
-	args []byte
+	op    history.Op
+	tool  string
+	args  []byte
+	tries int
+	up    *upload // of operations on an upload
 }
 
 // NewClient makes client n of a run; seed makes its choices repeatable.
@@ -69,36 +75,66 @@ func (c *Client) Step(ctx context.Context, caller Caller) error {
 		return c.try(ctx, caller)
 	}
 	id := fmt.Sprintf("d%02d", c.rng.IntN(c.cfg.Documents))
-	switch dice := c.rng.IntN(100); {
+	dice := c.rng.IntN(100)
+	switch {
 	case dice < c.cfg.Reads:
 		return c.get(ctx, caller, id)
 	case dice < c.cfg.Reads+c.cfg.Deletes:
 		return c.write(ctx, caller, history.Delete, id)
+	case dice < c.cfg.Reads+c.cfg.Deletes+c.cfg.Purges:
+		return c.purge(ctx, caller, id)
+	case dice < c.cfg.Reads+c.cfg.Deletes+c.cfg.Purges+c.cfg.Artifacts:
+		return c.artifact(ctx, caller)
 	}
 	return c.write(ctx, caller, history.Put, id)
 }
 
+// key makes a fresh idempotency key.
+func (c *Client) key() string {
+	c.seq++
+	return fmt.Sprintf("%s-%d-%d", c.cfg.Prefix, c.n, c.seq)
+}
+
+// purge removes a superseded revision of a document, or of one that this client knows nothing of, reads it.
+func (c *Client) purge(ctx context.Context, caller Caller, id string) error {
+	if c.heads[id] < 2 {
+		return c.get(ctx, caller, id)
+	}
+	key, revision := c.key(), 1+c.rng.Int64N(c.heads[id]-1)
+	c.pending = &pending{
+		op:   history.Op{Client: c.n, Document: Namespace + "/" + id, Kind: history.Purge, Key: key, Revision: revision},
+		tool: "persistence.purge",
+		args: fmt.Appendf(nil, `{"namespace":%q,"target":{"type":"document","id":%q,"revision":%d},"idempotencyKey":%q}`, Namespace, id, revision, key),
+	}
+	return c.try(ctx, caller)
+}
+
 // write prepares a put or delete and tries it.
 func (c *Client) write(ctx context.Context, caller Caller, kind history.Kind, id string) error {
-	c.seq++
-	key := fmt.Sprintf("%s-%d-%d", c.cfg.Prefix, c.n, c.seq)
+	key := c.key()
 	p := &pending{op: history.Op{Client: c.n, Document: Namespace + "/" + id, Kind: kind, Expected: c.heads[id], Key: key}}
 	if kind == history.Delete {
 		p.tool = "persistence.delete"
 		p.args = fmt.Appendf(nil, `{"namespace":%q,"id":%q,"expectedRevision":%d,"idempotencyKey":%q}`, Namespace, id, p.op.Expected, key)
 	} else {
-		p.tool, p.op.Content = "persistence.put", key
+		refs := c.refs()
+		p.tool, p.op.Content, p.op.Cites = "persistence.put", key, refs != "[]"
 		p.args = fmt.Appendf(nil, `{"namespace":%q,"id":%q,"kind":"load","schemaVersion":"1","payload":{"key":%q,"pad":%q},"references":%s,"expectedRevision":%d,"idempotencyKey":%q}`,
-			Namespace, id, key, strings.Repeat("x", c.cfg.Pad), c.refs(), p.op.Expected, key)
+			Namespace, id, key, strings.Repeat("x", c.cfg.Pad), refs, p.op.Expected, key)
 	}
 	c.pending = p
 	return c.try(ctx, caller)
 }
 
-// refs is sometimes a reference to the first revision of a document that this client has seen.
+// refs is sometimes a reference to the first revision of a document that this client has seen, or to an artifact.
 func (c *Client) refs() string {
 	if !c.cfg.Refs || c.rng.IntN(4) != 0 {
 		return "[]"
+	}
+	if c.cfg.Artifacts > 0 && c.rng.IntN(2) == 0 {
+		if id := c.cfg.Shelf.published(c.rng); id != "" {
+			return fmt.Sprintf(`[{"type":"artifact","namespace":%q,"id":%q}]`, Namespace, id)
+		}
 	}
 	id := fmt.Sprintf("d%02d", c.rng.IntN(c.cfg.Documents))
 	if c.heads[id] == 0 {
@@ -107,38 +143,55 @@ func (c *Client) refs() string {
 	return fmt.Sprintf(`[{"type":"document","namespace":%q,"id":%q,"revision":1}]`, Namespace, id)
 }
 
-// try sends the pending write once and records what came back.
+// try sends the pending operation once and records what came back.
 func (c *Client) try(ctx context.Context, caller Caller) error {
-	op := c.pending.op
+	p := c.pending
+	p.tries++
+	op := p.op
 	op.Call = c.rec.Now()
-	a, err := caller.Call(ctx, c.pending.tool, c.pending.args)
+	a, err := caller.Call(ctx, p.tool, p.args)
 	if err != nil || a.Broken {
 		op.Outcome = history.Unknown
 		c.rec.Add(op)
 		return ErrUnknown
 	}
-	outcome, err := c.classify(a, &op)
+	outcome, err := classify(a, &op)
 	if err != nil {
 		return err
 	}
+	// A key whose revision was purged answers not_found as well: whether it was refused cannot be told any more.
+	settled := outcome != history.Unknown
+	if c.cfg.Purges > 0 && p.tries > 1 && op.Code == "not_found" && (op.Kind == history.Put || op.Kind == history.Delete) {
+		outcome = history.Unknown
+	}
 	op.Outcome = outcome
 	c.rec.Add(op)
-	id := strings.TrimPrefix(op.Document, Namespace+"/")
-	switch outcome {
-	case history.Unknown:
+	if !settled {
 		return ErrUnknown
-	case history.OK:
-		c.heads[id] = op.Revision
-	case history.Refused:
-		c.pending = nil
-		return c.get(ctx, caller, id)
 	}
 	c.pending = nil
+	return c.learn(ctx, caller, p, op)
+}
+
+// learn draws the conclusions of an operation whose outcome is known.
+func (c *Client) learn(ctx context.Context, caller Caller, p *pending, op history.Op) error {
+	if op.Kind.OfArtifact() {
+		c.cfg.Shelf.learn(p.up, op)
+		return nil
+	}
+	id := strings.TrimPrefix(op.Document, Namespace+"/")
+	switch {
+	case op.Kind == history.Purge:
+	case op.Outcome == history.OK:
+		c.heads[id] = op.Revision
+	case op.Outcome != history.NotDone:
+		return c.get(ctx, caller, id)
+	}
 	return nil
 }
 
-// classify names the outcome of a write.
-func (c *Client) classify(a scenario.Answer, op *history.Op) (history.Outcome, error) {
+// classify names the outcome of an operation that changes something, and takes from the answer what it tells.
+func classify(a scenario.Answer, op *history.Op) (history.Outcome, error) {
 	if a.RPC != nil {
 		if a.RPC.Code == -32010 || a.RPC.Code == -32014 {
 			return history.NotDone, nil
@@ -147,14 +200,12 @@ func (c *Client) classify(a scenario.Answer, op *history.Op) (history.Outcome, e
 	}
 	m, _ := a.Structured.(map[string]any)
 	if !a.IsError {
-		n, _ := m["revision"].(json.Number)
-		var err error
-		op.Revision, err = n.Int64()
-		return history.OK, err
+		return history.OK, take(m, op)
 	}
 	inner, _ := m["error"].(map[string]any)
-	switch code, _ := inner["code"].(string); code {
-	case "revision_conflict", "not_found":
+	op.Code, _ = inner["code"].(string)
+	switch op.Code {
+	case "revision_conflict", "not_found", "retention_blocked", "transfer_incomplete", "integrity_error":
 		return history.Refused, nil
 	case "busy", "quota_exceeded":
 		return history.NotDone, nil
@@ -163,6 +214,25 @@ func (c *Client) classify(a scenario.Answer, op *history.Op) (history.Outcome, e
 	default:
 		return history.Unknown, fmt.Errorf("%s: unexpected error %v", op.Key, inner)
 	}
+}
+
+// take reads what a success tells.
+func take(m map[string]any, op *history.Op) error {
+	switch op.Kind {
+	case history.Put, history.Delete:
+		n, _ := m["revision"].(json.Number)
+		var err error
+		op.Revision, err = n.Int64()
+		return err
+	case history.Begin:
+		op.UploadID, _ = m["uploadId"].(string)
+		id, _ := m["artifactId"].(string)
+		op.Artifact = Namespace + "/" + id
+		if op.UploadID == "" || id == "" {
+			return fmt.Errorf("%s: beginArtifact answered %v", op.Key, m)
+		}
+	}
+	return nil
 }
 
 // get reads the head and remembers its number.
@@ -199,102 +269,4 @@ func (c *Client) findTombstone(ctx context.Context, caller Caller, id string) er
 	}
 	c.heads[id] = revisions[len(revisions)-1].Number
 	return nil
-}
-
-// Server reads what a server holds, through a caller, for the verifier.
-type Server struct {
-	Caller Caller
-	// Audit gives the audit rows of writes. Nil: they are not compared.
-	Audit func(context.Context) ([]verify.Effect, error)
-}
-
-// Documents lists the workload's documents.
-func (s *Server) Documents(ctx context.Context) ([]string, error) {
-	var names []string
-	cursor := ""
-	for {
-		args := fmt.Sprintf(`{"namespace":%q,"includeDeleted":true,"limit":200%s}`, Namespace, cursor)
-		a, err := s.Caller.Call(ctx, "persistence.list", []byte(args))
-		if err != nil {
-			return nil, err
-		}
-		m, err := object(a)
-		if err != nil {
-			return nil, err
-		}
-		items, _ := m["items"].([]any)
-		for _, item := range items {
-			names = append(names, Namespace+"/"+fmt.Sprint(item.(map[string]any)["id"]))
-		}
-		next, ok := m["nextCursor"].(string)
-		if !ok {
-			return names, nil
-		}
-		cursor = fmt.Sprintf(`,"cursor":%q`, next)
-	}
-}
-
-// object is the structured content of a success.
-func object(a scenario.Answer) (map[string]any, error) {
-	m, ok := a.Structured.(map[string]any)
-	if a.RPC != nil || a.IsError || !ok {
-		return nil, fmt.Errorf("unexpected answer: %s", a)
-	}
-	return m, nil
-}
-
-// Revisions lists all revisions of a document.
-func (s *Server) Revisions(ctx context.Context, document string) ([]verify.Revision, error) {
-	namespace, id, _ := strings.Cut(document, "/")
-	return revisionsOf(ctx, s.Caller, namespace, id)
-}
-
-// Effects gives the audit rows.
-func (s *Server) Effects(ctx context.Context) ([]verify.Effect, error) {
-	if s.Audit == nil {
-		return nil, nil
-	}
-	return s.Audit(ctx)
-}
-
-// revisionsOf reads all pages of listRevisions.
-func revisionsOf(ctx context.Context, caller Caller, namespace, id string) ([]verify.Revision, error) {
-	var out []verify.Revision
-	cursor := ""
-	for {
-		args := fmt.Sprintf(`{"namespace":%q,"id":%q,"limit":200%s}`, namespace, id, cursor)
-		a, err := caller.Call(ctx, "persistence.listRevisions", []byte(args))
-		if err != nil {
-			return nil, err
-		}
-		m, err := object(a)
-		if err != nil {
-			return nil, err
-		}
-		items, _ := m["items"].([]any)
-		for _, item := range items {
-			out = append(out, revision(item.(map[string]any)))
-		}
-		next, ok := m["nextCursor"].(string)
-		if !ok {
-			return out, nil
-		}
-		cursor = fmt.Sprintf(`,"cursor":%q`, next)
-	}
-}
-
-// revision reads a document as the verifier sees it.
-func revision(m map[string]any) verify.Revision {
-	var r verify.Revision
-	n, _ := m["revision"].(json.Number)
-	r.Number, _ = n.Int64()
-	r.Deleted, _ = m["deleted"].(bool)
-	payload, _ := m["payload"].(map[string]any)
-	r.Content, _ = payload["key"].(string)
-	refs, _ := m["references"].([]any)
-	for _, ref := range refs {
-		f, _ := ref.(map[string]any)
-		r.Refs = append(r.Refs, fmt.Sprintf("%v/%v@%v", f["namespace"], f["id"], f["revision"]))
-	}
-	return r
 }

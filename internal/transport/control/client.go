@@ -22,8 +22,11 @@ var ErrNobody = errors.New("no process answers for the data folder")
 // dialWithin bounds the wait for an owner that is there and does not take the connection.
 const dialWithin = 5 * time.Second
 
-// dial connects to the owner and exchanges the first lines.
-func dial(ctx context.Context, dir string, req request) (*net.UnixConn, *bufio.Reader, *answer, error) {
+// Progress is told how far an operation of the owner is: total is 0 when it is not known, note says what is being done.
+type Progress func(done, total float64, note string)
+
+// dial connects to the owner and exchanges the first lines. progress may be nil.
+func dial(ctx context.Context, dir string, req request, progress Progress) (*net.UnixConn, *bufio.Reader, *answer, error) {
 	path, err := find(dir)
 	if err != nil {
 		return nil, nil, nil, err
@@ -34,7 +37,7 @@ func dial(ctx context.Context, dir string, req request) (*net.UnixConn, *bufio.R
 		return nil, nil, nil, fmt.Errorf("%w: %w", ErrNobody, err)
 	}
 	c := conn.(*net.UnixConn)
-	in, a, err := greet(ctx, c, req)
+	in, a, err := greet(ctx, c, req, progress)
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, c.Close())
 	}
@@ -42,13 +45,13 @@ func dial(ctx context.Context, dir string, req request) (*net.UnixConn, *bufio.R
 }
 
 // greet sends the first line and reads the answer. ctx ends the wait.
-func greet(ctx context.Context, c *net.UnixConn, req request) (*bufio.Reader, *answer, error) {
+func greet(ctx context.Context, c *net.UnixConn, req request, progress Progress) (*bufio.Reader, *answer, error) {
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if err := checkPeer(c); err != nil {
 		return nil, nil, fmt.Errorf("the control socket is not ours: %w", err)
 	}
-	req.Control = version
+	req.Control, req.Progress = version, progress != nil
 	text, err := json.Marshal(req)
 	if err != nil {
 		return nil, nil, err
@@ -57,26 +60,44 @@ func greet(ctx context.Context, c *net.UnixConn, req request) (*bufio.Reader, *a
 		return nil, nil, fmt.Errorf("%w: %w", ErrNobody, err)
 	}
 	in := bufio.NewReaderSize(c, 64<<10)
-	line, err := readLine(in, maxLine)
+	a, err := await(ctx, in, progress)
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil, nil, ctx.Err()
-		}
-		return nil, nil, fmt.Errorf("%w: it ended before it answered: %w", ErrNobody, err)
-	}
-	var a answer
-	if err := json.Unmarshal(line, &a); err != nil {
-		return nil, nil, fmt.Errorf("read the owner's answer: %w", err)
+		return nil, nil, err
 	}
 	if f := a.Fault; f != nil {
 		return nil, nil, fault.New(f.Code, "%s", f.Message).After(time.Duration(f.RetryAfterMS) * time.Millisecond)
 	}
-	return in, &a, nil
+	return in, a, nil
+}
+
+// await reads lines up to the answer, and hands on the progress.
+func await(ctx context.Context, in *bufio.Reader, progress Progress) (*answer, error) {
+	for begun := false; ; begun = true {
+		line, err := readLine(in, maxLine)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err != nil && begun: // it took the request, so that asking anew is not the same
+			return nil, fmt.Errorf("the process that holds the data folder ended before it answered: %w", err)
+		case err != nil:
+			return nil, fmt.Errorf("%w: it ended before it answered: %w", ErrNobody, err)
+		}
+		var a answer
+		if err := json.Unmarshal(line, &a); err != nil {
+			return nil, fmt.Errorf("read the owner's answer: %w", err)
+		}
+		if a.Progress == nil {
+			return &a, nil
+		}
+		if progress != nil {
+			progress(a.Progress.Done, a.Progress.Total, a.Progress.Note)
+		}
+	}
 }
 
 // Ask tells who owns dir. errors.Is(err, ErrNobody) when nobody answers.
 func Ask(ctx context.Context, dir string) (About, error) {
-	c, _, a, err := dial(ctx, dir, request{Do: doAbout})
+	c, _, a, err := dial(ctx, dir, request{Do: doAbout}, nil)
 	if err != nil {
 		return About{}, err
 	}
@@ -87,9 +108,16 @@ func Ask(ctx context.Context, dir string) (About, error) {
 	return *a.Owner, nil
 }
 
-// Run calls an operation of the owner of dir. Its error is a *fault.Error when the owner refused or failed.
+// Run calls an operation of the owner of dir. Its error is a *fault.Error when the owner refused or failed. When ctx
+// ends, the owner is told to cancel.
 func Run(ctx context.Context, dir string, who Who, operation string, in canonjson.Value) (canonjson.Value, error) {
-	c, _, a, err := dial(ctx, dir, request{Do: doRun, Who: who, Operation: operation, Input: in.AppendJSON(nil)})
+	return RunWatched(ctx, dir, who, operation, in, nil)
+}
+
+// RunWatched is Run for an operation that takes long: progress, which may be nil, is called until Run returns, at most
+// ten times a second.
+func RunWatched(ctx context.Context, dir string, who Who, operation string, in canonjson.Value, progress Progress) (canonjson.Value, error) {
+	c, _, a, err := dial(ctx, dir, request{Do: doRun, Who: who, Operation: operation, Input: in.AppendJSON(nil)}, progress)
 	if err != nil {
 		return canonjson.Value{}, err
 	}
@@ -99,7 +127,7 @@ func Run(ctx context.Context, dir string, who Who, operation string, in canonjso
 
 // Join begins an MCP session with the owner of dir.
 func Join(ctx context.Context, dir string, who Who, e catalog.Endpoint) (Session, About, error) {
-	c, in, a, err := dial(ctx, dir, request{Do: doStdio, Who: who, Endpoint: e})
+	c, in, a, err := dial(ctx, dir, request{Do: doStdio, Who: who, Endpoint: e}, nil)
 	if err != nil {
 		return nil, About{}, err
 	}

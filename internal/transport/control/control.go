@@ -11,8 +11,9 @@
 // The peer must run as the same user as the owner, or as root: whoever that is could open the folder himself. So the
 // peer says who its local principal is, and the owner's policy decides what it may do.
 //
-// A connection carries one line of JSON each way; after the answer to a stdio request it carries MCP, a message a
-// line, until one side closes it.
+// A connection carries one line of JSON each way; a peer that asks for it gets lines of progress before the answer. A
+// peer that closes the connection takes its request back: the operation is cancelled. After the answer to a stdio
+// request the connection carries MCP, a message a line, until one side closes it.
 package control
 
 import (
@@ -62,15 +63,25 @@ type request struct {
 	Who       Who              `json:"who"`
 	Operation string           `json:"operation,omitempty"`
 	Input     jsonText         `json:"input,omitempty"`
+	Progress  bool             `json:"progress,omitempty"` // lines of progress may come before the answer
 	Endpoint  catalog.Endpoint `json:"endpoint,omitempty"`
 }
 
-// answer is the first line back. Fault is set when the request was refused or failed.
+// answer is a line back. It is the last one, but for a line with Progress. Fault is set when the request was refused or
+// failed.
 type answer struct {
-	Control int        `json:"control"`
-	Owner   *About     `json:"owner,omitempty"`
-	Result  jsonText   `json:"result,omitempty"`
-	Fault   *wireFault `json:"fault,omitempty"`
+	Control  int           `json:"control"`
+	Progress *wireProgress `json:"progress,omitempty"`
+	Owner    *About        `json:"owner,omitempty"`
+	Result   jsonText      `json:"result,omitempty"`
+	Fault    *wireFault    `json:"fault,omitempty"`
+}
+
+// wireProgress tells how far an operation is. Total is 0 when it is not known.
+type wireProgress struct {
+	Done  float64 `json:"done"`
+	Total float64 `json:"total,omitempty"`
+	Note  string  `json:"note,omitempty"`
 }
 
 // wireFault is a fault on the socket.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -137,7 +138,7 @@ func (l *Listener) serve(c *net.UnixConn) {
 		about := l.cfg.About()
 		l.answer(c, answer{Owner: &about})
 	case doRun:
-		l.run(c, &req)
+		l.run(c, in, &req)
 	case doStdio:
 		l.stdio(c, in, &req)
 	default:
@@ -164,18 +165,27 @@ func (l *Listener) refuse(c *net.UnixConn, f *fault.Error) {
 }
 
 // run calls one operation.
-func (l *Listener) run(c *net.UnixConn, req *request) {
+func (l *Listener) run(c *net.UnixConn, in *bufio.Reader, req *request) {
 	who, err := identity.Local(req.Who.Subject, req.Who.Roles)
 	if err != nil {
 		l.refuse(c, fault.New(fault.InvalidRequest, "%s", err))
 		return
 	}
-	in, err := canonjson.ParseStrict(req.Input, gate.FrameLimits())
+	input, err := canonjson.ParseStrict(req.Input, gate.FrameLimits())
 	if err != nil {
 		l.refuse(c, fault.New(fault.InvalidRequest, "the input is not JSON: %s", err))
 		return
 	}
-	reply := l.cfg.Run(l.ctx, gate.Request{Who: who, Surface: fault.Command, Name: req.Operation, In: in})
+	ctx, cancel := context.WithCancel(l.ctx)
+	defer cancel()
+	go l.cancelWithPeer(in, cancel)
+	call := gate.Request{Who: who, Surface: fault.Command, Name: req.Operation, In: input}
+	tell := func() {}
+	if req.Progress {
+		call.Progress, tell = l.progress(c)
+	}
+	reply := l.cfg.Run(ctx, call)
+	tell()
 	switch {
 	case reply.Fault != nil:
 		l.refuse(c, reply.Fault)
@@ -183,6 +193,30 @@ func (l *Listener) run(c *net.UnixConn, req *request) {
 		l.refuse(c, fault.New(fault.UnsupportedFormat, "the operation asks questions, which a command cannot answer"))
 	default:
 		l.answer(c, answer{Result: reply.Result.JSON})
+	}
+}
+
+// cancelWithPeer calls cancel when the peer has closed the connection, as a command does that is interrupted. It ends
+// with the connection. Close stops the reading too; what is under way is finished then.
+func (l *Listener) cancelWithPeer(in *bufio.Reader, cancel context.CancelFunc) {
+	if _, err := in.WriteTo(io.Discard); err != nil {
+		l.cfg.Log.Debug("a peer of the control socket went away", "error", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		cancel()
+	}
+}
+
+// progress gives what notes the progress of an operation, and what ends the lines about it.
+func (l *Listener) progress(c *net.UnixConn) (note func(done, total float64, note string), end func()) {
+	p := &pacer{write: func(w wireProgress) bool { return l.answer(c, answer{Progress: &w}) }}
+	tick := time.NewTicker(progressEvery)
+	stop := p.start(tick.C)
+	return p.note, func() {
+		tick.Stop()
+		stop()
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 // What a page of a listed origin may send and read. Requests of ours carry Authorization and a JSON type, so a browser
 // always asks first.
 const (
-	pageMethods = "POST, GET, DELETE"
+	pageMethods = "POST, GET, PUT, DELETE"
 	pageReads   = "Mcp-Session-Id, WWW-Authenticate, Retry-After"
 	pageAge     = "600" // seconds that a browser may keep the answer
 )

@@ -33,7 +33,7 @@ func TestPagesOfListedOrigins(t *testing.T) {
 	for name, want := range map[string]string{
 		"Access-Control-Allow-Origin":  "https://app.example.org",
 		"Access-Control-Allow-Headers": "authorization, content-type, mcp-param-region",
-		"Access-Control-Allow-Methods": "POST, GET, DELETE",
+		"Access-Control-Allow-Methods": "POST, GET, PUT, DELETE",
 		"Vary":                         "Origin",
 		"X-Content-Type-Options":       "nosniff",
 	} {

@@ -1,5 +1,12 @@
-// Package rawmcp is a bare MCP client over HTTP for tests and benches: it sends exactly the bytes it is given, in
-// either protocol era, and hides nothing of the answer.
+// Package rawmcp is a bare MCP client over HTTP: it sends exactly the bytes it is given, in either protocol era, and
+// hides nothing of the answer. Conformance runs, tests and benches need that; a program that only wants to use a server
+// is better off with the SDK, which checks and converts.
+//
+//	c := rawmcp.New("http://127.0.0.1:8635/mcp", key, false, 4)
+//	if err := c.Open(ctx); err != nil { ... }
+//	answer, err := c.Call(ctx, "persistence.get", []byte(`{"namespace":"explorer","id":"plan"}`))
+//
+// A connection that ends without an answer is ErrBroken; a JSON-RPC error and a tool's error are answers.
 package rawmcp
 
 import (

@@ -1,0 +1,153 @@
+package maintain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/tabellion-mcp/tabellion/internal/store/blob"
+	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
+)
+
+// origin is what a backup is made of.
+type origin struct {
+	dir      string // the data folder
+	blobs    holder
+	snapshot func(ctx context.Context, file string, progress func(done, total int64)) error
+}
+
+// BackupOpen makes a backup of a data folder beside the server that has it: of the moment at which its snapshot begins,
+// so that everything acknowledged before the call is in it, and nothing of what began after its end. hold keeps bytes
+// from being removed until release. The backup is checked before it counts as one.
+//
+// The target must not exist or be empty, see ErrNotEmpty. After an error, or a kill, it holds no backup.json: what is
+// there is no backup. A *DamagedError tells that the folder itself is damaged; the report names where.
+func BackupOpen(ctx context.Context, s *sqlite.Store, b *blob.Folder, hold func() (release func()), dataDir, to string, o BackupOptions) (*BackupReport, error) {
+	defer hold()()
+	return backup(ctx, origin{dataDir, b, s.Snapshot}, to, o)
+}
+
+// Backup is BackupOpen of a data folder that no server has; sqlite.ErrLocked tells that one has it. It also takes a
+// folder of an older format, as it is, for the time before a migration.
+func Backup(ctx context.Context, dir, to string, o BackupOptions) (*BackupReport, error) {
+	held, err := sqlite.Hold(dir)
+	if err != nil {
+		return nil, err
+	}
+	unfinished, err := restoring(dir)
+	if err == nil && unfinished {
+		err = fmt.Errorf("back up %s: a restore into it was not finished; run it again first", dir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, held.Close())
+	}
+	report, err := backup(ctx, origin{dir, atRest{filepath.Join(dir, blobFolder)}, held.Snapshot}, to, o)
+	return report, errors.Join(err, held.Close())
+}
+
+// backup makes a backup. Its order: the database in part, the bytes, the audit key, the database under its name, the
+// check, backup.json.
+func backup(ctx context.Context, from origin, to string, o BackupOptions) (*BackupReport, error) {
+	to, err := filepath.Abs(to)
+	if err == nil {
+		err = apart(from.dir, to)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("back up: %w", err)
+	}
+	r := &BackupReport{Dir: to, Secrets: secretsWords}
+	r.Manifest = Manifest{Backup: backupFormat, Program: o.Version}
+	if r.Aside, err = clear(to, o.Force, moment(o.Now)); err != nil {
+		return nil, fmt.Errorf("back up into %w", err)
+	}
+	if err := r.fill(ctx, from, o); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return nil, fmt.Errorf("back up into %s (what is there now is no whole backup): %w", to, err)
+	}
+	return r, nil
+}
+
+// fill does the work of a backup into an empty folder.
+func (r *BackupReport) fill(ctx context.Context, from origin, o BackupOptions) error {
+	database := sqlite.Database(r.Dir)
+	r.At = moment(o.Now)
+	tell := func(done, total int64) { o.Progress.tell(stageDatabase, done, total) }
+	if err := from.snapshot(ctx, database+partialEnding, tell); err != nil {
+		return err
+	}
+	if err := r.copyBytes(ctx, from, database+partialEnding, o.Progress); err != nil {
+		return err
+	}
+	if err := r.copyKey(ctx, from.dir); err != nil {
+		return err
+	}
+	var err error
+	hashing := func(done, total int64) { o.Progress.tell(stageDigest, done, total) }
+	if r.Database, r.Bytes, err = digestFile(ctx, database+partialEnding, hashing); err != nil {
+		return err
+	}
+	if err := publish(database); err != nil {
+		return err
+	}
+	if err := r.verify(ctx, o.Progress); err != nil {
+		return err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return writeManifest(r.Dir, &r.Manifest)
+}
+
+// copyBytes copies what the snapshot needs.
+func (r *BackupReport) copyBytes(ctx context.Context, from origin, database string, p Progress) error {
+	i, err := sqlite.InspectFile(ctx, database)
+	if err != nil {
+		return err
+	}
+	r.Format, _ = i.Format()
+	done, err := copyBlobs(ctx, i, from.blobs, r.Dir, p)
+	r.Blobs, r.BlobBytes = done.blobs, done.bytes
+	return errors.Join(err, i.Close())
+}
+
+// copyKey copies the audit signing key, without which a restored trail cannot be verified, if there is one.
+func (r *BackupReport) copyKey(ctx context.Context, dir string) error {
+	to := filepath.Join(r.Dir, auditKey)
+	sum, _, err := copyFile(ctx, filepath.Join(dir, auditKey), to, func(int64, int64) {})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("copy the audit key: %w", err)
+	}
+	r.AuditKey = sum
+	return publish(to)
+}
+
+// verify checks the backup as it lies there. Its bytes were hashed while they were copied.
+func (r *BackupReport) verify(ctx context.Context, p Progress) error {
+	report, err := checkBackup(ctx, r.Dir, p)
+	if err != nil {
+		return err
+	}
+	r.Documents, r.Revisions, r.Artifacts, r.AuditRows = report.Documents, report.Revisions, report.Artifacts, report.AuditRows
+	if report.Damaged() {
+		return &DamagedError{Doing: "check the backup", Findings: damages(report.Findings)}
+	}
+	return nil
+}
+
+// checkBackup is Check of a backup.
+func checkBackup(ctx context.Context, dir string, p Progress) (*CheckReport, error) {
+	i, err := sqlite.InspectFile(ctx, sqlite.Database(dir))
+	if err != nil {
+		return nil, err
+	}
+	c := newChecker(ctx, dir, atRest{filepath.Join(dir, blobFolder)}, CheckOptions{Progress: p})
+	err = c.run(i)
+	return c.result(errors.Join(err, i.Close()))
+}

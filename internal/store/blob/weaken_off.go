@@ -1,0 +1,6 @@
+//go:build !weaken
+
+package blob
+
+// weak is false: this program has no weakness.
+func weak(Weakness) bool { return false }
