@@ -295,8 +295,6 @@ func (b *bounded) Read(p []byte) (int, error) {
 		p = p[:b.left+1]
 	}
 	n, err := b.r.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return n, errTooLarge
-	}
+	b.left -= int64(n)
 	return n, err
 }

@@ -371,10 +371,15 @@ func TestDownload(t *testing.T) {
 		w.(http.Flusher).Flush()
 		_, _ = w.Write(large)
 	}
+	short := func(w http.ResponseWriter, _ *http.Request) { // it ends properly, and too early
+		w.(http.Flusher).Flush()
+		_, _ = w.Write(large[:1000])
+	}
 	for name, tt := range map[string]struct {
 		content []byte
 		gets    []http.HandlerFunc
 	}{
+		"short":    {large, []http.HandlerFunc{short}},
 		"plain":    {content: large},
 		"empty":    {content: []byte{}},
 		"one byte": {content: []byte("x")},
@@ -439,6 +444,22 @@ func TestDownloadRefused(t *testing.T) {
 			}
 			onlyFile(t, path, "before")
 		})
+	}
+}
+
+// TestDownloadEndless holds that a body without an end does not fill the disk.
+func TestDownloadEndless(t *testing.T) {
+	o := &origin{gets: []http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) {
+		for {
+			if _, err := w.Write(large); err != nil {
+				return
+			}
+		}
+	}}}
+	o.hold(large)
+	var got bytes.Buffer
+	if _, err := openOrigin(t, o).Download(t.Context(), "ns", "art", &got, nil); !client.IsCode(err, client.IntegrityError) || got.Len() > len(large) {
+		t.Errorf("%d bytes: %v", got.Len(), err)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/tabellion-mcp/tabellion/internal/maintain"
@@ -28,11 +29,15 @@ func (c *restoreCommand) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
+	from, err := filepath.Abs(c.From)
+	if err != nil {
+		return failed("find the folder %s: %w", c.From, err)
+	}
 	line := newProgressLine(env, c.JSON)
-	report, err := maintain.Restore(env.Ctx, c.From, cfg.Data, maintain.RestoreOptions{Force: c.Force, Progress: line.tell, Now: time.Now()})
+	report, err := maintain.Restore(env.Ctx, from, cfg.Data, maintain.RestoreOptions{Force: c.Force, Progress: line.tell, Now: time.Now()})
 	line.end()
 	if err != nil {
-		return missingBackup(c.From, folderError(cfg, "the restore", err))
+		return missingBackup(from, folderError(cfg, "the restore", err))
 	}
 	if c.JSON {
 		return printJSON(env, report)

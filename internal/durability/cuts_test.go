@@ -2,10 +2,10 @@ package durability_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,13 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tabellion-mcp/tabellion/internal/audit"
 	"github.com/tabellion-mcp/tabellion/internal/scenario"
+	"github.com/tabellion-mcp/tabellion/internal/store/blob"
 	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/history"
-	"github.com/tabellion-mcp/tabellion/internal/testkit/inproc"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/powercut"
-	"github.com/tabellion-mcp/tabellion/internal/testkit/verify"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/workload"
 	"github.com/tabellion-mcp/tabellion/persistence"
 )
@@ -34,29 +32,49 @@ const (
 // cutRun counts what a run of cuts met.
 type cutRun struct {
 	cuts, images, acknowledged int
+	artifacts, finished        int // acknowledged commits; uploads that were committed in an image
 	inFlight                   int // cuts that met a write under way
 	violations                 []string
 }
 
-// TestPowerCuts cuts the power under a store that eight clients write to, opens every image of the disk, and looks for
-// what was acknowledged before the cut.
+// disks says how the store and the folder of bytes are opened.
+type disks struct {
+	store sqlite.Options
+	blobs blob.FolderOptions
+}
+
+// open opens both in a data folder, as the program does.
+func (o disks) open(ctx context.Context, dir string) (*sqlite.Store, *blob.Folder, error) {
+	store, err := sqlite.Open(ctx, dir, o.store)
+	if err != nil {
+		return nil, nil, err
+	}
+	blobs, err := blob.OpenFolder(filepath.Join(dir, "blobs"), o.blobs)
+	if err != nil {
+		return nil, nil, errors.Join(err, store.Close())
+	}
+	return store, blobs, nil
+}
+
+// TestPowerCuts cuts the power under a store and a folder of bytes that eight clients write to, opens every image of the
+// disk, and looks for what was acknowledged before the cut.
 func TestPowerCuts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: run by make test")
 	}
-	run := cutMany(t, envInt(t, "CUTS", 100), sqlite.Options{})
-	fmt.Printf("power cuts: %d cuts x %d images, %d met a write in flight, %d acknowledged writes looked for, %d violations\n",
-		run.cuts, imagesPerCut, run.inFlight, run.acknowledged, len(run.violations))
+	run := cutMany(t, envInt(t, "CUTS", 100), disks{})
+	fmt.Printf("power cuts: %d cuts x %d images, %d met a write in flight, looked for were %d acknowledged writes and %d acknowledged artifacts, and %d uploads committed whose bytes had been taken; %d violations\n",
+		run.cuts, imagesPerCut, run.inFlight, run.acknowledged, run.artifacts, run.finished, len(run.violations))
 	if len(run.violations) > 0 {
 		t.Errorf("first violations:\n%s", strings.Join(run.violations[:min(5, len(run.violations))], "\n"))
 	}
-	if run.inFlight*2 < run.cuts || run.acknowledged < 20*run.images {
+	if run.inFlight*2 < run.cuts || run.acknowledged < 20*run.images || run.artifacts < run.images {
 		t.Errorf("the run met too little: %+v", run)
 	}
 }
 
 // cutMany takes cuts cuts over as many stores as that needs.
-func cutMany(t *testing.T, cuts int, o sqlite.Options) *cutRun {
+func cutMany(t *testing.T, cuts int, o disks) *cutRun {
 	t.Helper()
 	run := &cutRun{}
 	for i := 0; run.cuts < cuts; i++ {
@@ -72,31 +90,28 @@ func cutMany(t *testing.T, cuts int, o sqlite.Options) *cutRun {
 }
 
 // cutStore makes a store on a power-cut file system, cuts it while it is made, and then while it is written.
-func cutStore(t *testing.T, cuts int, o sqlite.Options, run *cutRun) {
+func cutStore(t *testing.T, cuts int, o disks, run *cutRun) {
 	fs := powercut.MountForTest(t, 0)
 	rng := rand.New(rand.NewPCG(fs.Seed(), 1))
 	dir := filepath.Join(fs.Dir(), "data")
-	opened := make(chan *sqlite.Store, 1)
+	var store *sqlite.Store
+	var blobs *blob.Folder
+	opened := make(chan error, 1)
 	go func() {
-		s, err := sqlite.Open(context.Background(), dir, o)
-		if err != nil {
-			t.Error(err)
-		}
-		opened <- s
+		var err error
+		store, blobs, err = o.open(context.Background(), dir)
+		opened <- err
 	}()
 	time.Sleep(time.Duration(rng.IntN(15)) * time.Millisecond)
 	run.cut(t, fs, nil, func() []history.Op { return nil })
-	store := <-opened
-	if store == nil {
-		return
+	if err := <-opened; err != nil {
+		t.Fatal(err)
 	}
 	defer store.Close()
-	server := asAlice{inproc.New(t, inproc.Config{Store: store, Grants: scenario.DefaultGrants()})}
+	defer blobs.Close()
+	server := serverOn(t, store, blobs)
 	rec := history.NewRecorder()
-	clients := make([]*workload.Client, 8)
-	for n := range clients {
-		clients[n] = workload.NewClient(workload.Config{Prefix: "c", Documents: 16, Pad: 200, Reads: 10, Deletes: 5, Refs: true}, n, fs.Seed(), rec)
-	}
+	clients := newClients(workload.Config{Prefix: "c", Documents: 16, Pad: 200, Reads: 10, Deletes: 5, Purges: 5, Refs: true, Artifacts: 40}, fs.Seed(), rec)
 	for range cuts - 1 {
 		var flying atomic.Int64
 		stop := play(t, clients, counted{server, &flying})
@@ -119,11 +134,20 @@ type counted struct {
 
 // Call counts the call while it is under way.
 func (c counted) Call(ctx context.Context, tool string, args []byte) (scenario.Answer, error) {
-	if tool == "persistence.put" || tool == "persistence.delete" {
+	if tool != "persistence.get" && tool != "persistence.getArtifact" && tool != "persistence.listRevisions" {
 		c.flying.Add(1)
 		defer c.flying.Add(-1)
 	}
 	return c.Caller.Call(ctx, tool, args)
+}
+
+// HTTP counts the transfer of bytes to the server while it is under way.
+func (c counted) HTTP(ctx context.Context, req scenario.HTTPRequest) (scenario.HTTPResponse, error) {
+	if req.Method == http.MethodPut {
+		c.flying.Add(1)
+		defer c.flying.Add(-1)
+	}
+	return c.Caller.HTTP(ctx, req)
 }
 
 // play lets clients work until the returned function is called; it returns when all have ended their operation.
@@ -173,6 +197,8 @@ func (run *cutRun) cut(t *testing.T, fs *powercut.FS, rec *history.Recorder, aft
 			run.violations = append(run.violations, fmt.Sprintf("seed %d, image %s (%s): %s", fs.Seed(), image.Kind, image.Detail, report))
 		default:
 			run.acknowledged += report.Acknowledged
+			run.artifacts += report.Artifacts.Committed
+			run.finished += report.Artifacts.Finished
 		}
 		if err := os.RemoveAll(image.Dir); err != nil {
 			t.Error(err)
@@ -187,7 +213,7 @@ func known(ops []history.Op, before, end int64) []history.Op {
 	for _, op := range ops {
 		switch {
 		case op.Return <= before:
-		case op.Call <= end && op.Kind != history.Get:
+		case op.Call <= end && !op.Kind.Reads():
 			op.Outcome = history.Unknown
 		default:
 			continue
@@ -197,78 +223,8 @@ func known(ops []history.Op, before, end int64) []history.Op {
 	return out
 }
 
-// inspect opens an image, which is a recovery, and verifies it with its audit trail.
-func inspect(t *testing.T, dir string, ops []history.Op) (*verify.Report, error) {
-	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) && len(acknowledged(ops)) == 0 {
-		return &verify.Report{}, nil // the cut came before the folder was durable, and nothing was promised
-	}
-	store, err := sqlite.Open(t.Context(), dir, sqlite.Options{})
-	if err != nil {
-		return nil, fmt.Errorf("open after the cut: %w", err)
-	}
-	defer store.Close()
-	server := asAlice{inproc.New(t, inproc.Config{Store: store, Grants: scenario.DefaultGrants()})}
-	return verify.Run(t.Context(), ops, &workload.Server{Caller: server, Audit: func(ctx context.Context) ([]verify.Effect, error) {
-		return effects(ctx, store)
-	}})
-}
-
-// acknowledged lists the writes that were answered with success.
-func acknowledged(ops []history.Op) []history.Op {
-	var out []history.Op
-	for _, op := range ops {
-		if op.Kind != history.Get && op.Outcome == history.OK {
-			out = append(out, op)
-		}
-	}
-	return out
-}
-
-// effects reads the audit rows of writes, of every writer there was.
-func effects(ctx context.Context, log audit.Log) ([]verify.Effect, error) {
-	writers, err := log.AuditWriters(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := []verify.Effect{}
-	for _, w := range writers {
-		for after := int64(0); ; {
-			records, err := log.AuditRows(ctx, w, after, 1000)
-			if err != nil {
-				return nil, err
-			}
-			if len(records) == 0 {
-				break
-			}
-			for _, r := range records {
-				after = r.Position
-				var row struct {
-					Kind, Target string
-					Revision     int64
-				}
-				if err := json.Unmarshal(r.Row, &row); err != nil {
-					return nil, err
-				}
-				if row.Kind == string(audit.KindEffect) {
-					out = append(out, verify.Effect{Document: documentOf(row.Target), Revision: row.Revision})
-				}
-			}
-		}
-	}
-	return out, nil
-}
-
-// documentOf is namespace/id of a document's path.
-func documentOf(path string) string {
-	parts := strings.Split(path, "/") // "", persistence, namespaces, <ns>, documents, <id>
-	if len(parts) != 6 {
-		return path
-	}
-	return parts[3] + "/" + parts[5]
-}
-
 // findLoss runs a control: a store with a weakness must be found out.
-func findLoss(t *testing.T, name string, o sqlite.Options) {
+func findLoss(t *testing.T, name string, o disks) {
 	t.Helper()
 	run := cutMany(t, 10, o)
 	fmt.Printf("power cuts control, %s: %d violations in %d images\n", name, len(run.violations), run.images)
@@ -282,5 +238,13 @@ func TestPowerCutsFindMissingFolderSync(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: run by make test")
 	}
-	findLoss(t, "no folder sync", sqlite.Options{Durability: persistence.FileSync})
+	findLoss(t, "no folder sync", disks{store: sqlite.Options{Durability: persistence.FileSync}})
+}
+
+// TestPowerCutsFindMissingBlobFolderSync is the control whose folders of bytes are not synced.
+func TestPowerCutsFindMissingBlobFolderSync(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: run by make test")
+	}
+	findLoss(t, "no folder sync of bytes", disks{blobs: blob.FolderOptions{Durability: persistence.FileSync}})
 }

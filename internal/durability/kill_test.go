@@ -14,30 +14,55 @@ import (
 	"time"
 
 	"github.com/tabellion-mcp/tabellion/internal/rawmcp"
+	"github.com/tabellion-mcp/tabellion/internal/scenario"
 	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/history"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/process"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/verify"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/workload"
+	"github.com/tabellion-mcp/tabellion/persistence"
 )
 
 // rig is a real server on a folder that is started again and again.
 type rig struct {
 	binary, config, data string
 	url, ready, key      string
+	addr                 string // of the transfer routes: those of the main listener
 	env                  []string
 }
+
+// rigConfig is the configuration of a rig, for its data folder and its two addresses. Everything may be purged at once,
+// and nothing but the store bounds the clients.
+const rigConfig = `name: kill
+data: %s
+listen: %s
+ops: %s
+auth:
+  keys: true
+  local: {subject: kill, roles: [admin]}
+limits: {rate: 0, concurrency: 64}
+persistence:
+  retention: 0s
+  limits: {open_uploads: 0}
+`
 
 // newRig writes a configuration and makes a key.
 func newRig(t *testing.T, binary string, env ...string) *rig {
 	t.Helper()
 	dir := t.TempDir()
+	return newRigOn(t, binary, filepath.Join(dir, "data"), env...)
+}
+
+// newRigOn is newRig with the data in a folder of one's choice.
+func newRigOn(t *testing.T, binary, data string, env ...string) *rig {
+	t.Helper()
+	dir := t.TempDir()
 	listen, ops := fmt.Sprintf("127.0.0.1:%d", process.FreePort(t)), fmt.Sprintf("127.0.0.1:%d", process.FreePort(t))
 	r := &rig{
-		binary: binary, config: filepath.Join(dir, "tabellion.yaml"), data: filepath.Join(dir, "data"), env: env,
-		url: "http://" + listen + "/mcp", ready: "http://" + ops + "/readyz",
+		binary: binary, config: filepath.Join(dir, "tabellion.yaml"), data: data, env: env,
+		url: "http://" + listen + "/mcp", ready: "http://" + ops + "/readyz", addr: listen,
 	}
-	text := fmt.Sprintf("name: kill\ndata: %s\nlisten: %s\nops: %s\nauth:\n  keys: true\n  local: {subject: kill, roles: [admin]}\nlimits: {rate: 0, concurrency: 64}\n", r.data, listen, ops)
+	text := fmt.Sprintf(rigConfig, r.data, listen, ops)
 	if err := os.WriteFile(r.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -74,8 +99,19 @@ func (r *rig) start(t *testing.T, prefix ...string) *process.Server {
 	return s
 }
 
-// client is a caller over HTTP in the stateless era.
-func (r *rig) client(conns int) *rawmcp.Client { return rawmcp.New(r.url, r.key, false, conns) }
+// remote calls the server of a rig over HTTP in the stateless era.
+type remote struct {
+	*rawmcp.Client
+	rig *rig
+}
+
+// HTTP implements workload.Caller.
+func (r remote) HTTP(ctx context.Context, req scenario.HTTPRequest) (scenario.HTTPResponse, error) {
+	return scenario.Send(ctx, r.rig.addr, nil, r.rig.key, req)
+}
+
+// client is a caller with so many connections for tool calls; each transfer makes its own.
+func (r *rig) client(conns int) remote { return remote{rawmcp.New(r.url, r.key, false, conns), r} }
 
 // killRun counts what a kill loop met.
 type killRun struct {
@@ -87,9 +123,8 @@ type killRun struct {
 // String is the line that is printed.
 func (k *killRun) String() string {
 	r := k.report
-	return fmt.Sprintf("kills %d, acknowledged writes %d (%.0f a kill), writes in flight at the kill %d (met by %d kills), lost %d, applied twice %d, gaps %d, refused or invented but there %d, audit rows missing %d, invented %d",
-		k.kills, r.Acknowledged, float64(k.ackRandom)/float64(max(1, k.kills)), k.flying, k.metFlying,
-		len(r.Lost), len(r.Twice), len(r.Gaps), len(r.Phantoms), len(r.Unlogged), len(r.Invented))
+	return fmt.Sprintf("kills %d, %.0f acknowledgements a kill, writes in flight at the kill %d (met by %d kills); %s",
+		k.kills, float64(k.ackRandom)/float64(max(1, k.kills)), k.flying, k.metFlying, r.Counts())
 }
 
 // killLoop kills the server at random while eight clients write, starts it again, lets them settle what they do not
@@ -98,10 +133,9 @@ func killLoop(t *testing.T, r *rig, kills int, seed uint64, stopEarly bool) *kil
 	t.Helper()
 	rec := history.NewRecorder()
 	rng := rand.New(rand.NewPCG(seed, 7))
-	clients := make([]*workload.Client, 8)
-	for n := range clients {
-		clients[n] = workload.NewClient(workload.Config{Prefix: fmt.Sprintf("k%d", seed), Documents: 16, Pad: 100, Reads: 10, Deletes: 5, Refs: true}, n, seed, rec)
-	}
+	clients := newClients(workload.Config{
+		Prefix: fmt.Sprintf("k%d", seed), Documents: 16, Pad: 100, Reads: 10, Deletes: 5, Purges: 5, Refs: true, Artifacts: 35,
+	}, seed, rec)
 	run := &killRun{}
 	for run.kills < kills {
 		server := r.start(t)
@@ -128,7 +162,7 @@ func killLoop(t *testing.T, r *rig, kills int, seed uint64, stopEarly bool) *kil
 		}
 	}
 	for _, op := range history.Merge(rec.Ops()) {
-		if op.Kind != history.Get && op.Outcome == history.OK {
+		if !op.Kind.Reads() && op.Outcome == history.OK {
 			run.ackRandom++
 		}
 	}
@@ -177,7 +211,7 @@ func settle(t *testing.T, r *rig, clients []*workload.Client, rec *history.Recor
 			}
 		}
 	}
-	report, err := verify.Run(t.Context(), rec.Ops(), &workload.Server{Caller: http})
+	report, err := verify.Run(t.Context(), rec.Ops(), &workload.Server{Caller: http, Record: rec})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,6 +223,7 @@ func settle(t *testing.T, r *rig, clients []*workload.Client, rec *history.Recor
 		t.Fatal(err)
 	}
 	report.Effects, report.Unlogged, report.Invented = trail.Effects, trail.Unlogged, trail.Invented
+	report.Phantoms, report.Damaged = append(report.Phantoms, trail.Phantoms...), append(report.Damaged, trail.Damaged...)
 	return report
 }
 
@@ -205,6 +240,9 @@ func TestKillLoop(t *testing.T) {
 	}
 	if run.ackRandom < 20*run.kills {
 		t.Errorf("%d acknowledged writes over %d kills are below 20 a kill: the loop proves too little", run.ackRandom, run.kills)
+	}
+	if a := run.report.Artifacts; a.Committed < 2*run.kills {
+		t.Errorf("only %s over %d kills: the loop proves too little of artifacts", a, run.kills)
 	}
 	if run.metFlying*2 < run.kills {
 		t.Errorf("only %d of %d kills met a write in flight: the loop proves too little", run.metFlying, run.kills)
@@ -223,15 +261,16 @@ func weakBinary(t *testing.T) string {
 	return bin
 }
 
-// TestKillLoopFindsFaults holds the controls: a server that acknowledges before it commits, and one that writes the
-// idempotency record in a second transaction, must each be found within fifty kills.
+// TestKillLoopFindsFaults holds the controls: a server that acknowledges before it commits, one that writes the
+// idempotency record in a second transaction, and one that records bytes as received before it has kept them, must each
+// be found within fifty kills.
 func TestKillLoopFindsFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers: run by make test")
 	}
 	bin := weakBinary(t)
-	for _, fault := range []sqlite.Weakness{sqlite.AckBeforeCommit, sqlite.RecordLate} {
-		run := killLoop(t, newRig(t, bin, "TABELLION_WEAKEN="+string(fault)), 50, 1, true)
+	for _, fault := range []string{string(sqlite.AckBeforeCommit), string(sqlite.RecordLate), string(persistence.MetadataFirst)} {
+		run := killLoop(t, newRig(t, bin, "TABELLION_WEAKEN="+fault), 50, 1, true)
 		fmt.Printf("kill loop control, %s: found after %d kills: %s\n", fault, run.kills, run)
 		if run.report.Clean() {
 			t.Errorf("%s was not found within %d kills; the detector proves nothing", fault, run.kills)
@@ -287,7 +326,9 @@ func killAtSync(t *testing.T, r *rig, strace string, n int) (untouched bool) {
 	ready, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	rec := history.NewRecorder()
-	c := workload.NewClient(workload.Config{Prefix: "s", Documents: 3, Deletes: 20, Refs: true}, 0, 5, rec)
+	c := workload.NewClient(workload.Config{
+		Prefix: "s", Documents: 3, Deletes: 10, Refs: true, Artifacts: 70, MaxBytes: 4 << 10, Shelf: workload.NewShelf(),
+	}, 0, 5, rec)
 	if server.WaitReady(ready, r.ready) == nil {
 		untouched = true
 		for range scriptLength {

@@ -11,5 +11,5 @@ import (
 // TestPowerCutsFindMissingSync is the control whose commits are not synced.
 func TestPowerCutsFindMissingSync(t *testing.T) {
 	t.Setenv("TABELLION_WEAKEN", string(sqlite.SyncNormal))
-	findLoss(t, "synchronous=NORMAL", sqlite.Options{})
+	findLoss(t, "synchronous=NORMAL", disks{})
 }

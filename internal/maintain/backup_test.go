@@ -45,7 +45,7 @@ type writers struct {
 
 // start begins n writers, each on documents and artifacts of its own.
 func start(w *world, n int) *writers {
-	l := &writers{w: w, stop: make(chan struct{}), permits: make(chan struct{}, 1000)}
+	l := &writers{w: w, stop: make(chan struct{}), permits: make(chan struct{}, 100_000)}
 	for i := range n {
 		l.wait.Go(func() { l.write(i) })
 	}
@@ -57,6 +57,16 @@ func (l *writers) allow(n int) {
 	for range n {
 		l.permits <- struct{}{}
 	}
+}
+
+// done tells how many writes were acknowledged, or 100 when something went wrong.
+func (l *writers) done() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.errs) > 0 {
+		return 100
+	}
+	return len(l.events)
 }
 
 // end stops the writers, and fails on what went wrong.
@@ -497,7 +507,7 @@ func TestCheckOpen(t *testing.T) {
 	body := []byte("will be damaged")
 	artifact := w.commit("ns", body)
 	load := start(w, 3)
-	for range 15 {
+	for n := 0; n < 15 || load.done() < 100; n++ {
 		load.allow(10)
 		r, err := maintain.CheckOpen(t.Context(), w.store, w.blobs, maintain.CheckOptions{ReadData: true})
 		if err != nil || len(r.Findings) != 0 {

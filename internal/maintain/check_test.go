@@ -319,7 +319,7 @@ func TestCheckRefuses(t *testing.T) {
 	wantIs(t, err, sqlite.ErrNewerFormat)
 }
 
-// TestEveryFlippedByte: one flipped bit in each of 200 blobs, 200 named; and a subset reads a part.
+// TestEveryFlippedBit: one flipped bit in each of 200 blobs, 200 named; and a subset reads a part.
 func TestEveryFlippedBit(t *testing.T) {
 	const n = 200
 	dir := t.TempDir()

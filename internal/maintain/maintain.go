@@ -45,7 +45,7 @@ func (p Progress) tell(stage string, done, total int64) {
 
 // Finding is one thing that is not as it should be.
 type Finding struct {
-	// Kind is one word of a closed list, the constants of this package.
+	// Kind is one word of a closed list: the constants of this package, and sqlite.FlawKinds.
 	Kind string `json:"kind"`
 	// Where names it: namespace/id@revision of a document, namespace/id of an artifact or upload, a file, a row.
 	Where string `json:"where"`

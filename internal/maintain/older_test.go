@@ -46,4 +46,16 @@ func TestOlderFormat(t *testing.T) {
 	if have, _, err := sqlite.Format(dir); err != nil || have != 1 {
 		t.Errorf("format %d, %v", have, err)
 	}
+	damageSQL(t, dir, "DELETE FROM audit_heads") // its signatures are made up, and a damaged trail is not backed up
+	backup, to := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "data")
+	made, err := maintain.Backup(t.Context(), dir, backup, maintain.BackupOptions{})
+	no(t, err)
+	restored, err := maintain.Restore(t.Context(), backup, to, maintain.RestoreOptions{})
+	no(t, err)
+	if made.Format != 1 || restored.Check.Format != 2 || restored.Check.Revisions != r.Revisions {
+		t.Errorf("backup of format %d, restored as %d with %d revisions of %d", made.Format, restored.Check.Format, restored.Check.Revisions, r.Revisions)
+	}
+	if now := checked(t, to); len(now.Findings) != 0 {
+		t.Errorf("restored:%s", lines(now.Findings))
+	}
 }

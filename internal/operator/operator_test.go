@@ -267,8 +267,10 @@ func TestRights(t *testing.T) {
 		"operator.keys.revoke": `{"id":"` + id + `"}`, "operator.keys.rotate": `{"id":"` + id + `"}`, "operator.keys.prune": `{}`,
 		"operator.policy.explain": `{"subject":"user:ana","capability":"operator.read","path":"/operator/keys"}`,
 		"operator.health":         `{}`, "operator.surface": `{}`,
+		"operator.namespaces": `{}`, "operator.inbound": `{"namespace":"a","id":"b"}`, "operator.retention": `{"age":"0s"}`,
+		"operator.audit.read": `{}`, "operator.audit.verify": `{}`, "operator.check": `{}`, "operator.backup": `{"to":"/nowhere"}`,
 	}
-	changes := map[string]bool{"operator.keys.create": true, "operator.keys.revoke": true, "operator.keys.rotate": true, "operator.keys.prune": true}
+	changes := map[string]bool{"operator.backup": true, "operator.keys.create": true, "operator.keys.revoke": true, "operator.keys.rotate": true, "operator.keys.prune": true}
 	tried := 0
 	for _, op := range s.catalog.Operations() {
 		if op.Slot != catalog.Operator {
@@ -375,10 +377,10 @@ func TestSurface(t *testing.T) {
 	if got.Get("endpoints").Len() != 2 || got.At("/endpoints/0/endpoint").Str() != "all" || got.At("/endpoints/1/tools/0").Str() != "models.get" {
 		t.Errorf("endpoints %s: want all and models, with the hidden tool", got.Get("endpoints"))
 	}
-	if n := got.Get("operations").Len(); n != 10 {
-		t.Errorf("%d operations, want 10", n)
+	if n := got.Get("operations").Len(); n != 17 {
+		t.Errorf("%d operations, want 17", n)
 	}
-	last := got.At("/operations/9")
+	last := got.At("/operations/16")
 	if last.Get("tool").Str() != "models.get" || !last.Get("readOnly").Bool() || !last.Get("destructive").IsAbsent() || last.At("/resources/0").Str() != "x://y" {
 		t.Errorf("operation %s", last)
 	}

@@ -37,6 +37,7 @@ func NewShelf() *Shelf { return &Shelf{} }
 type upload struct {
 	key, id, artifact string // the Begin's key; the ids without the namespace
 	content           content
+	sum               string       // SHA-256 of the content, in hexadecimal digits
 	state             history.Kind // last success: Begin, Receive, Commit, or what closed it
 }
 
@@ -174,7 +175,7 @@ func (c *Client) contentOf() content {
 
 // opOn is an operation on an upload.
 func (c *Client) opOn(u *upload, kind history.Kind) history.Op {
-	op := history.Op{Client: c.n, Kind: kind, Upload: u.key, UploadID: u.id, Content: u.content.sha256(), MIME: mimeType, Size: int64(u.content.size)}
+	op := history.Op{Client: c.n, Kind: kind, Upload: u.key, UploadID: u.id, Content: u.sum, MIME: mimeType, Size: int64(u.content.size)}
 	if u.artifact != "" {
 		op.Artifact = Namespace + "/" + u.artifact
 	}
@@ -184,6 +185,7 @@ func (c *Client) opOn(u *upload, kind history.Kind) history.Op {
 // begin opens an upload.
 func (c *Client) begin(ctx context.Context, caller Caller) error {
 	u := &upload{key: c.key(), content: c.contentOf(), state: history.Begin}
+	u.sum = u.content.sha256()
 	p := &pending{op: c.opOn(u, history.Begin), tool: "persistence.beginArtifact", up: u}
 	p.op.Key = u.key
 	p.args = fmt.Appendf(nil, `{"namespace":%q,"mimeType":%q,"size":%d,"hash":{"algorithm":"sha256","value":%q},"provenance":{"key":%q},"idempotencyKey":%q}`,
@@ -297,11 +299,14 @@ func (c *Client) fetch(ctx context.Context, caller Caller, u *upload) error {
 		if err != nil || res.Broken {
 			return nil
 		}
-		if op.Code = httpCode(res); res.Status == http.StatusOK {
+		op.Code = httpCode(res)
+		switch {
+		case res.Status == http.StatusOK && (res.SHA256 != op.Content || res.Size != op.Size):
+			op.Code = history.Wrong
+		case res.Status == http.StatusOK:
 			op.Code = ""
-			if res.SHA256 != op.Content || res.Size != op.Size {
-				op.Code = history.Wrong
-			}
+		case op.Code == "":
+			return fmt.Errorf("%s: a download was answered %d %s", op.Upload, res.Status, res.Body)
 		}
 	}
 	switch op.Code {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tabellion-mcp/tabellion/internal/scenario"
+	"github.com/tabellion-mcp/tabellion/internal/testkit/history"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/verify"
 )
 
@@ -16,6 +17,8 @@ type Server struct {
 	Caller Caller
 	// Audit gives the audit rows of writes. Nil: they are not compared.
 	Audit func(context.Context) ([]verify.Effect, error)
+	// Record gets what the verifier does itself. Nil: nobody looks at the server again.
+	Record *history.Recorder
 	// Count gives the number of artifacts in Namespace. Nil: it is not known here.
 	Count func(context.Context) (int, error)
 }
@@ -66,17 +69,25 @@ func (s *Server) Open(ctx context.Context, upload string) (bool, error) {
 	return true, err
 }
 
-// Commit publishes an upload; code is "" when that succeeded.
-func (s *Server) Commit(ctx context.Context, upload string) (code string, err error) {
-	a, err := s.Caller.Call(ctx, "persistence.commitArtifact", fmt.Appendf(nil, `{"namespace":%q,"uploadId":%q,"idempotencyKey":%q}`, Namespace, upload, "verify-"+upload))
+// Commit publishes the upload that an operation was about; code is "" when that succeeded. With Record it is an operation
+// of the history as any other.
+func (s *Server) Commit(ctx context.Context, of history.Op) (code string, err error) {
+	op := history.Op{
+		Kind: history.Commit, Key: "verify-" + of.UploadID, Upload: of.Upload, UploadID: of.UploadID, Artifact: of.Artifact,
+		Content: of.Content, MIME: of.MIME, Size: of.Size,
+	}
+	if s.Record != nil {
+		op.Call = s.Record.Now()
+	}
+	a, err := s.Caller.Call(ctx, "persistence.commitArtifact", fmt.Appendf(nil, `{"namespace":%q,"uploadId":%q,"idempotencyKey":%q}`, Namespace, of.UploadID, op.Key))
 	if err != nil {
 		return "", err
 	}
-	if code := codeOf(a); code != "" {
-		return code, nil
+	op.Outcome, err = classify(a, &op)
+	if s.Record != nil {
+		s.Record.Add(op)
 	}
-	_, err = object(a)
-	return "", err
+	return op.Code, err
 }
 
 // codeOf is the code of a business error, or "".
