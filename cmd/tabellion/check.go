@@ -21,7 +21,7 @@ type checkCommand struct {
 
 // Help is the end of the help text.
 func (*checkCommand) Help() string {
-	return `Looks whether everything in the data folder is as it should be: documents and their references, artifacts, uploads, quotas, the audit trail, and with --read-data every byte. Changes nothing. Works beside a running server, which checks then. Leftovers are listed and are no damage.
+	return `Looks whether everything in the data folder is as it should be: documents and their references, artifacts, uploads, quotas, the audit trail, and with --read-data every byte. Changes nothing. Works beside a running server, which checks then. What is left over, and harmless, is listed as a note.
 
 Here exit code 0 says that no damage was found, and 1 that there is some. ` + exitHelp
 }
@@ -116,7 +116,7 @@ func (c *checkCommand) words(env *Env, dir string, r *maintain.CheckReport, dama
 		verdict = counted(damage, "damage")
 	}
 	if others > 0 {
-		verdict += ", " + counted(others, "leftover")
+		verdict += ", " + counted(others, "note")
 	}
 	_, err := fmt.Fprintf(env.Stdout, "%s; %s\n", verdict, read)
 	return err

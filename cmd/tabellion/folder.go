@@ -114,7 +114,7 @@ func showFindings(env *Env, findings []maintain.Finding) error {
 			if f.Damage != damage {
 				continue
 			}
-			word := "leftover"
+			word := "note"
 			if damage {
 				word = "damage"
 			}

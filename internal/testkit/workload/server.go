@@ -23,6 +23,8 @@ type Server struct {
 	Count func(context.Context) (int, error)
 }
 
+var _ verify.Server = (*Server)(nil)
+
 // Artifacts counts the workload's artifacts.
 func (s *Server) Artifacts(ctx context.Context) (n int, known bool, err error) {
 	if s.Count == nil {

@@ -73,7 +73,7 @@ func TestPut(t *testing.T) {
 		{name: "nothing declared, a byte chunked", content: empty, req: scenario.HTTPRequest{Body: abc[:1], Chunked: true}, status: 400, code: "integrity_error"},
 		{name: "large", content: pattern(5<<20 + 1), req: scenario.HTTPRequest{Body: pattern(5<<20 + 1)}, status: 204},
 		{name: "large, chunked", content: pattern(5 << 20), req: scenario.HTTPRequest{Body: pattern(5 << 20), Chunked: true}, status: 204},
-		{name: "large, last byte wrong", content: pattern(3 << 20), req: scenario.HTTPRequest{Body: append(pattern(3<<20 - 1), 'x')}, status: 400, code: "integrity_error"},
+		{name: "large, last byte wrong", content: pattern(3 << 20), req: scenario.HTTPRequest{Body: append(pattern(3<<20-1), 'x')}, status: 400, code: "integrity_error"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
