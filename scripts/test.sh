@@ -25,10 +25,11 @@ suite() { # name, command...
 }
 
 suite "lint"            scripts/lint.sh
-suite "unit"            go test -count=1 -v -timeout 15m $(go list ./... | grep -v /internal/durability)
-suite "scenarios"       go test -count=1 -v -timeout 10m -run 'TestScenario' ./persistence
+suite "unit"            go test -count=1 -v -timeout 15m $(go list ./... | grep -v -e /internal/durability -e '/persistence$')
+suite "scenarios"       go test -count=1 -v -timeout 10m ./persistence
 suite "kills, cuts, histories" go test -count=1 -v -timeout 15m ./internal/durability
 suite "control: no sync" go test -count=1 -v -tags weaken -run 'FindMissingSync' ./internal/durability
+suite "control: blobs"  go test -count=1 -v -tags weaken -run 'FindWeakness' ./internal/store/blob
 suite "conformance"     scripts/conformance.sh
 suite "clients"         scripts/clients.sh
 [ "$notrun" -eq 0 ] || echo "$notrun tests did NOT RUN, for the reasons above; those that need real material: make test-real REAL=DIR"

@@ -94,30 +94,34 @@ func (c *readAuditCommand) all(env *Env, cfg *tabellion.Config) error {
 
 // pages asks for entries until there are enough. more tells that further ones may be there.
 func (c *readAuditCommand) pages(env *Env, cfg *tabellion.Config, order string, each func(canonjson.Value) error) (reads canonjson.Value, more bool, err error) {
-	for cursor, n := "", 0; ; {
-		limit := auditPage
-		if c.Limit > 0 {
-			limit = min(limit, c.Limit-n)
-		}
-		out, err := operate(env, cfg, "operator.audit.read", c.input(order, limit, cursor))
-		if err != nil {
-			return reads, false, err
-		}
-		for _, e := range out.Get("entries").Items() {
-			n++
-			if err := each(e); err != nil {
-				return reads, false, err
+	err = operating(env, cfg, func(call operatorCall) error {
+		for cursor, n := "", 0; ; {
+			limit := auditPage
+			if c.Limit > 0 {
+				limit = min(limit, c.Limit-n)
+			}
+			out, err := call("operator.audit.read", c.input(order, limit, cursor)...)
+			if err != nil {
+				return err
+			}
+			for _, e := range out.Get("entries").Items() {
+				n++
+				if err := each(e); err != nil {
+					return err
+				}
+			}
+			reads, cursor = out.Get("reads"), out.Get("next").Str()
+			more = cursor != ""
+			if !more || c.Limit > 0 && n >= c.Limit {
+				return nil
 			}
 		}
-		reads, cursor = out.Get("reads"), out.Get("next").Str()
-		if cursor == "" || c.Limit > 0 && n >= c.Limit {
-			return reads, cursor != "", nil
-		}
-	}
+	})
+	return reads, more, err
 }
 
 // input is the input of one page.
-func (c *readAuditCommand) input(order string, limit int, cursor string) canonjson.Value {
+func (c *readAuditCommand) input(order string, limit int, cursor string) []canonjson.Member {
 	in := []canonjson.Member{
 		optional("since", c.Since), optional("until", c.Until), optional("subject", c.Subject), optional("operation", c.Operation),
 		optional("outcome", c.Outcome), optional("path", c.Path), optional("correlation", c.Correlation), optional("cursor", cursor),
@@ -126,7 +130,7 @@ func (c *readAuditCommand) input(order string, limit int, cursor string) canonjs
 	if c.Denied {
 		in = append(in, canonjson.M("denied", canonjson.Bool(true)))
 	}
-	return canonjson.Object(in...)
+	return in
 }
 
 // auditLine is an entry on one line: time, outcome, who, operation, target, and why.

@@ -98,9 +98,11 @@ func (c *checkCommand) show(env *Env, dir string, r *maintain.CheckReport) error
 
 // words prints the report for a person.
 func (c *checkCommand) words(env *Env, dir string, r *maintain.CheckReport, damage, others int64) error {
-	fmt.Fprintf(env.Stdout, "%s (format %d) holds %s, %s with %s, %s in %s, %s and %s\n", dir, r.Format,
-		counted(r.Namespaces, "namespace"), counted(r.Documents, "document"), counted(r.Revisions, "revision"),
-		counted(r.Artifacts, "artifact"), counted(r.Blobs, "file"), counted(r.Uploads, "upload"), counted(r.AuditRows, "audit entry"))
+	if r.Format == 0 { // nothing could be counted
+		fmt.Fprintf(env.Stdout, "%s: the database cannot be read\n", dir)
+	} else {
+		c.counts(env, dir, r)
+	}
 	if err := showFindings(env, r.Findings); err != nil {
 		return err
 	}
@@ -120,4 +122,11 @@ func (c *checkCommand) words(env *Env, dir string, r *maintain.CheckReport, dama
 	}
 	_, err := fmt.Fprintf(env.Stdout, "%s; %s\n", verdict, read)
 	return err
+}
+
+// counts prints what the folder holds.
+func (c *checkCommand) counts(env *Env, dir string, r *maintain.CheckReport) {
+	fmt.Fprintf(env.Stdout, "%s (format %d) holds %s, %s with %s, %s in %s, %s and %s\n", dir, r.Format,
+		counted(r.Namespaces, "namespace"), counted(r.Documents, "document"), counted(r.Revisions, "revision"),
+		counted(r.Artifacts, "artifact"), counted(r.Blobs, "file"), counted(r.Uploads, "upload"), counted(r.AuditRows, "audit entry"))
 }

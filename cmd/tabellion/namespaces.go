@@ -6,7 +6,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/tabellion-mcp/tabellion"
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 )
 
@@ -72,20 +71,6 @@ func namespaceName(v canonjson.Value) string {
 func number(v canonjson.Value, name string) int64 {
 	n, _ := v.Get(name).Int()
 	return n
-}
-
-// pages calls an operator operation until the last page, and gives all items and the last answer.
-func pages(env *Env, cfg *tabellion.Config, operation, list string, in ...canonjson.Member) (items []canonjson.Value, out canonjson.Value, err error) {
-	for after := ""; ; {
-		page := append(append([]canonjson.Member{}, in...), optional("after", after))
-		if out, err = operate(env, cfg, operation, canonjson.Object(page...)); err != nil {
-			return nil, out, err
-		}
-		items = append(items, out.Get(list).Items()...)
-		if after = out.Get("next").Str(); after == "" {
-			return items, out, nil
-		}
-	}
 }
 
 // inboundCommand shows who refers to something.

@@ -73,13 +73,16 @@ func (p *progressLine) end() {
 	p.shown = 0
 }
 
-// byteStages are the stages that are counted in bytes when their total is known; others are counted in rows.
-var byteStages = map[string]bool{"database": true, "digest of the database": true, "bytes of artifacts": true}
+// inBytes tells whether a stage is counted in bytes: those that copy, hash or read. Others are counted in rows.
+func inBytes(stage string) bool {
+	verb, _, _ := strings.Cut(stage, " ")
+	return verb == "copying" || verb == "hashing" || verb == "reading"
+}
 
 // progressText is what the line says: the stage, how much of what, how fast, and how long it will take.
 func progressText(stage string, done, total int64, took time.Duration) string {
 	amount := func(n int64) string { return fmt.Sprint(n) }
-	if byteStages[stage] {
+	if inBytes(stage) {
 		amount = sizeText
 	}
 	text := stage

@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tabellion-mcp/tabellion/internal/maintain"
 )
 
 // TestProgressText: what the line says of a stage.
@@ -25,8 +28,8 @@ func TestProgressText(t *testing.T) {
 		{"documents", 40, 100, 2 * time.Second, "documents  40%, 40 of 100, 20/s, 3s left"},
 		{"documents", 100, 100, 2 * time.Second, "documents 100%, 100 of 100, 50/s"},
 		{"documents", 120, 100, 0, "documents 100%, 120 of 100"}, // it has grown meanwhile
-		{"bytes of artifacts", gib, 4 * gib, 10 * time.Second, "bytes of artifacts  25%, 1.0 GiB of 4.0 GiB, 102.4 MiB/s, 30s left"},
-		{"bytes of artifacts", 999, 1000, 10 * time.Second, "bytes of artifacts  99%, 999 B of 1000 B, 99 B/s, 1s left"},
+		{"copying artifacts", gib, 4 * gib, 10 * time.Second, "copying artifacts  25%, 1.0 GiB of 4.0 GiB, 102.4 MiB/s, 30s left"},
+		{"copying artifacts", 999, 1000, 10 * time.Second, "copying artifacts  99%, 999 B of 1000 B, 99 B/s, 1s left"},
 	} {
 		if got := progressText(tt.stage, tt.done, tt.total, tt.took); got != tt.want {
 			t.Errorf("%+v:\n got %q\nwant %q", tt, got, tt.want)
@@ -48,8 +51,8 @@ func TestProgressLine(t *testing.T) {
 		t.Errorf("%d drawings in a second, want 10", n)
 	}
 	out.Reset()
-	p.tell("bytes of artifacts", 1<<20, 1<<30)
-	if got := out.String(); got != "\rbytes of artifacts " {
+	p.tell("copying artifacts", 1<<20, 1<<30)
+	if got := out.String(); got != "\rcopying artifacts  " {
 		t.Errorf("a new stage in 20 columns: %q", got)
 	}
 	out.Reset()
@@ -129,5 +132,35 @@ func TestShare(t *testing.T) {
 		if got, err := parseShare(text); err == nil {
 			t.Errorf("%q: %v, want an error", text, got)
 		}
+	}
+}
+
+// TestStages: the stages that a backup, a restore and a check tell of, and which of them are counted in bytes.
+func TestStages(t *testing.T) {
+	want := map[string]bool{
+		"copying the database": true, "hashing the database": true, "copying artifacts": true, "reading artifacts": true,
+		"checking pages": false, "checking documents": false, "verifying the audit trail": false,
+	}
+	seen := map[string]bool{}
+	note := func(stage string, _, _ int64) { seen[stage] = true }
+	dir := makeStore(t)
+	to := filepath.Join(t.TempDir(), "b")
+	_, err := maintain.Backup(t.Context(), dir, to, maintain.BackupOptions{Progress: note})
+	if err == nil {
+		_, err = maintain.Restore(t.Context(), to, filepath.Join(t.TempDir(), "r"), maintain.RestoreOptions{Progress: note})
+	}
+	if err == nil {
+		_, err = maintain.Check(t.Context(), dir, maintain.CheckOptions{ReadData: true, Progress: note})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for stage := range seen {
+		if bytes, known := want[stage]; !known || inBytes(stage) != bytes {
+			t.Errorf("the stage %q is counted in bytes: %v", stage, inBytes(stage))
+		}
+	}
+	if len(seen) == 0 {
+		t.Error("no stage is told of")
 	}
 }

@@ -59,8 +59,8 @@ func (c *repairCommand) confirm(env *Env, cfg *tabellion.Config) error {
 		return failed("repair changes the data folder %s and nobody can be asked here: look first with --dry-run, then give --yes", cfg.Data)
 	}
 	report, err := c.repair(env, cfg, true)
-	if err != nil {
-		return err
+	if err != nil || len(report.Done) == 0 {
+		return err // nothing to ask about
 	}
 	for _, f := range report.Done {
 		say(env, "would repair %s", graphic(f.String()))

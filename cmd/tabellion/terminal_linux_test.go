@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,15 +15,13 @@ import (
 	"testing"
 	"time"
 	"unsafe"
-
-	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
-	"github.com/tabellion-mcp/tabellion/persistence"
 )
 
-// The keys that hold a terminal's output and let it go on.
+// Requests of the driver of a terminal: hold its output, and let it go on.
 const (
-	holdOutput = "\x13"
-	goOn       = "\x11"
+	flowControl = 0x540A // TCXONC
+	holdOutput  = 0      // TCOOFF
+	goOn        = 1      // TCOON
 )
 
 // terminal is a pseudo terminal. What is shown on it is kept.
@@ -81,10 +80,18 @@ func (term *terminal) keep() {
 	}
 }
 
-// press presses a key.
-func (term *terminal) press(t *testing.T, key string) {
+// flow holds the output of the terminal or lets it go on, before it returns: who writes to it meanwhile waits.
+func (term *terminal) flow(t *testing.T, action uintptr) {
 	t.Helper()
-	if _, err := term.master.WriteString(key); err != nil {
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, term.slave.Fd(), flowControl, action); errno != 0 {
+		t.Fatalf("flow control: %v", errno)
+	}
+}
+
+// press types text.
+func (term *terminal) press(t *testing.T, text string) {
+	t.Helper()
+	if _, err := term.master.WriteString(text); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -94,25 +101,6 @@ func (term *terminal) text() string {
 	term.slave.Close()
 	<-term.read
 	return term.shown.String()
-}
-
-// makeStore makes a store with one document.
-func makeStore(t *testing.T) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "data")
-	s, err := sqlite.Open(context.Background(), dir, sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := persistence.Truncate(time.Now())
-	d := &persistence.Document{Namespace: "a", ID: "x", Kind: "k", SchemaVersion: "1", Revision: 1, CreatedAt: now, UpdatedAt: now, Payload: []byte("1")}
-	_, err = s.Update(context.Background(), persistence.Commit{Namespace: "a", Now: now}, func(tx persistence.Tx) (persistence.Outcome, error) {
-		return persistence.Outcome{}, tx.PutRevision(d)
-	})
-	if err := errors.Join(err, s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }
 
 // TestProgressOnATerminal: a check draws its line there and takes it away again; a dumb terminal gets none.
@@ -154,7 +142,7 @@ func TestInterruptedBackup(t *testing.T) {
 	dir := makeStore(t)
 	to := filepath.Join(t.TempDir(), "b")
 	term := newTerminal(t, 80)
-	term.press(t, holdOutput)
+	term.flow(t, holdOutput)
 	ctx, cancel := context.WithCancel(context.Background())
 	var out bytes.Buffer
 	interrupted := func() os.Signal {
@@ -181,7 +169,7 @@ func TestInterruptedBackup(t *testing.T) {
 	default:
 	}
 	cancel()
-	term.press(t, goOn)
+	term.flow(t, goOn)
 	if code := <-ended; code != 130 {
 		t.Errorf("exit code %d, want 130", code)
 	}
@@ -197,5 +185,31 @@ func TestInterruptedBackup(t *testing.T) {
 	}
 	if code := run(quiet, []string{"backup", "--persistence", dir, "--force", to}); code != exitFine {
 		t.Errorf("with --force: exit code %d: %s", code, out.String())
+	}
+}
+
+// TestRepairAsks: on a terminal a person says whether anything is changed.
+func TestRepairAsks(t *testing.T) {
+	dir := makeStore(t)
+	digest := fmt.Sprintf("%x", sha256.Sum256([]byte("bytes that nothing needs")))
+	stray := filepath.Join(dir, "blobs", digest[:2], digest)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(stray), 0o700), os.WriteFile(stray, []byte("bytes that nothing needs"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		answer string
+		code   int
+		left   bool
+	}{{"\n", exitFailed, true}, {"no\n", exitFailed, true}, {"yes\n", exitFine, false}} {
+		term := newTerminal(t, 80)
+		term.press(t, tt.answer)
+		var out bytes.Buffer
+		env := &Env{Ctx: context.Background(), Signal: func() os.Signal { return nil }, Stdin: term.slave, Stdout: &out, Stderr: term.slave}
+		code := run(env, []string{"repair", "--persistence", dir})
+		shown := term.text()
+		_, err := os.Stat(stray)
+		if code != tt.code || (err == nil) != tt.left || !strings.Contains(shown, "Repair 1 thing in") {
+			t.Errorf("answer %q: exit code %d, the bytes: %v, shown %q, %s", tt.answer, code, err, shown, out.String())
+		}
 	}
 }

@@ -32,8 +32,11 @@ func measureTransfers(ctx context.Context, o *options) ([]Line, error) {
 	defer s.Stop(15 * time.Second)
 	time.Sleep(time.Second)
 	idle := residentKB(s.PID())
-	b := &transferBench{o: o, s: s, client: &http.Client{}, size: int64(o.mib) << 20}
+	b := &transferBench{o: o, s: s, client: &http.Client{Transport: &http.Transport{
+		WriteBufferSize: 1 << 20, ReadBufferSize: 1 << 20, // the generator must not be the bottleneck
+	}}, size: int64(o.mib) << 20}
 	defer b.client.CloseIdleConnections()
+	lines := []Line{b.line("SHA-256 of the bytes, one core", []time.Duration{b.hashing()}, "the server computes it of all that comes and goes")}
 	ups, err := b.pairs(ctx, b.floorWrite, b.up)
 	if err != nil {
 		return nil, err
@@ -42,13 +45,22 @@ func measureTransfers(ctx context.Context, o *options) ([]Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines := append(b.lines("write and sync a file", "send: PUT until 204", ups), b.lines("read a file", "fetch: GET, hash compared", downs)...)
+	lines = append(lines, b.lines("write and sync a file", "send: PUT until 204", ups)...)
+	lines = append(lines, b.lines("read a file", "fetch: GET", downs)...)
 	lines = append(lines, b.line("commit: bytes hashed again", b.commits, ""))
 	peak := statusKB(s.PID(), "VmHWM:")
 	return append(lines, Line{
 		Time: now(), Table: "transfer", What: "memory",
 		Note: fmt.Sprintf("idle %d MB resident, peak of all transfers %d MB: %+d MB", idle/1024, peak/1024, (peak-idle)/1024),
 	}), nil
+}
+
+// hashing is how long one core takes for the digest of the file.
+func (b *transferBench) hashing() time.Duration {
+	h := sha256.New()
+	began := time.Now()
+	(&source{block: b.block(0), left: b.size}).WriteTo(h)
+	return time.Since(began)
 }
 
 // now is the time as lines keep it.
@@ -142,6 +154,19 @@ func (s *source) Read(p []byte) (int, error) {
 	s.at = (s.at + n) % len(s.block)
 	s.left -= int64(n)
 	return n, nil
+}
+
+// WriteTo gives the bytes in whole blocks.
+func (s *source) WriteTo(w io.Writer) (sent int64, err error) {
+	for s.left > 0 && err == nil {
+		piece := s.block[s.at:min(int64(len(s.block)), int64(s.at)+s.left)]
+		var n int
+		n, err = w.Write(piece)
+		sent += int64(n)
+		s.at = (s.at + n) % len(s.block)
+		s.left -= int64(n)
+	}
+	return sent, err
 }
 
 // floorWrite writes a file of the size in pieces of 1 MiB and syncs it.
@@ -260,13 +285,30 @@ func (b *transferBench) send(ctx context.Context, upload string, body io.Reader)
 	return nil
 }
 
-// down fetches an artifact whose bytes the page cache does not hold, and compares its hash.
+// down fetches an artifact whose bytes the page cache does not hold. It is fetched once more to compare its hash: the
+// floor computes none.
 func (b *transferBench) down(ctx context.Context) (time.Duration, error) {
 	a := b.artifacts[b.n%len(b.artifacts)]
 	b.n++
 	if err := forget(filepath.Join(b.o.dir, "transfer", "data", "blobs", a.hash[:2], a.hash)); err != nil {
 		return 0, err
 	}
+	took, err := b.fetch(ctx, a, io.Discard)
+	if err != nil {
+		return 0, err
+	}
+	h := sha256.New()
+	if _, err := b.fetch(ctx, a, h); err != nil {
+		return 0, err
+	}
+	if hex.EncodeToString(h.Sum(nil)) != a.hash {
+		return 0, errors.New("GET: other bytes")
+	}
+	return took, nil
+}
+
+// fetch is one GET.
+func (b *transferBench) fetch(ctx context.Context, a artifact, to io.Writer) (time.Duration, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.s.addr+"/artifacts/bench/"+a.id, nil)
 	if err != nil {
 		return 0, err
@@ -278,11 +320,16 @@ func (b *transferBench) down(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	defer res.Body.Close()
-	h := sha256.New()
-	n, err := io.CopyBuffer(h, res.Body, make([]byte, 256<<10))
+	buf, n := make([]byte, 1<<20), int64(0)
+	for err == nil {
+		var k int
+		k, err = res.Body.Read(buf)
+		n += int64(k)
+		to.Write(buf[:k])
+	}
 	took := time.Since(began)
-	if err != nil || n != b.size || hex.EncodeToString(h.Sum(nil)) != a.hash {
-		return 0, fmt.Errorf("GET: %d bytes, %v", n, err)
+	if err != io.EOF || n != b.size || res.StatusCode != http.StatusOK {
+		return 0, fmt.Errorf("GET: %s, %d bytes, %w", res.Status, n, err)
 	}
 	return took, nil
 }

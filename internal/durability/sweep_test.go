@@ -2,31 +2,37 @@ package durability_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tabellion-mcp/tabellion/internal/maintain"
 	"github.com/tabellion-mcp/tabellion/internal/scenario"
+	"github.com/tabellion-mcp/tabellion/internal/testkit/inproc"
+	"github.com/tabellion-mcp/tabellion/persistence"
 )
 
-// sweepRun counts what sweeps beside commits met.
+// sweepRun counts what removals beside commits met.
 type sweepRun struct {
-	published, removed, swept atomic.Int64
+	server asAlice
+	shape  sweepShape
 
-	mu         sync.Mutex
-	violations []string
+	mu                        sync.Mutex
+	published, removed, swept int
+	violations                []string
 }
 
 // String is the counts in words.
 func (r *sweepRun) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return fmt.Sprintf("%d artifacts published beside %d aborts and purges of equal bytes and %d sweeps, %d violations", r.published.Load(), r.removed.Load(), r.swept.Load(), len(r.violations))
+	return fmt.Sprintf("%d artifacts published beside %d aborts and purges of equal bytes and %d sweeps, %d violations", r.published, r.removed, r.swept, len(r.violations))
 }
 
 // found notes a violation.
@@ -36,165 +42,174 @@ func (r *sweepRun) found(format string, args ...any) {
 	r.violations = append(r.violations, fmt.Sprintf(format, args...))
 }
 
-// enough tells whether one violation was found, which is all that a control needs: a server whose locks are broken may
-// hang when it goes on.
-func (r *sweepRun) enough() bool {
+// count adds to a counter.
+func (r *sweepRun) count(n *int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.violations) > 0
+	*n++
 }
 
-// equalBytes are the contents of all uploads here: few, so that removals and commits are of the same.
-var equalBytes = [2]struct{ text, sha256 string }{
-	{"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
-	{"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+// clean tells whether nothing was found.
+func (r *sweepRun) clean() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.violations) == 0
 }
 
-// uploader works through uploads of equal bytes on a server.
-type uploader struct {
-	server asAlice
-	*sweepRun
-	name string
-}
-
-// tool calls a tool and gives its structured answer; nil when it was refused, with the code.
-func (u *uploader) tool(ctx context.Context, name, args string) (map[string]any, string) {
-	a, err := u.server.Call(ctx, "persistence."+name, []byte(args))
-	if err != nil {
-		return nil, err.Error()
-	}
+// tool calls a tool with a fresh key and gives its answer; false when it was refused, which is a violation here.
+func (r *sweepRun) tool(ctx context.Context, name, args string) (map[string]any, bool) {
+	a, err := r.server.Call(ctx, "persistence."+name, fmt.Appendf(nil, `{"namespace":"load","idempotencyKey":"%x",%s}`, rand.Uint64(), args))
 	m, _ := a.Structured.(map[string]any)
-	if a.IsError {
-		inner, _ := m["error"].(map[string]any)
-		return nil, fmt.Sprint(inner["code"])
+	if err != nil || a.IsError || m == nil {
+		r.found("%s was answered with %v %s", name, err, a)
+		return nil, false
 	}
-	return m, ""
+	return m, true
 }
 
-// received opens an upload and sends its bytes.
-func (u *uploader) received(ctx context.Context, n int) (artifact, upload string, ok bool) {
-	c := equalBytes[n%len(equalBytes)]
-	m, code := u.tool(ctx, "beginArtifact", fmt.Sprintf(`{"namespace":"load","mimeType":"a/b","size":%d,"hash":{"algorithm":"sha256","value":%q},"provenance":{},"idempotencyKey":"%s-b-%d"}`, len(c.text), c.sha256, u.name, n))
-	if code != "" {
-		u.found("begin: %s", code)
-		return "", "", false
+// sent is an upload whose bytes were taken.
+type sent struct {
+	artifact, upload string
+	digest           persistence.Digest
+}
+
+// send opens an upload, sends its bytes, and looks whether they are there.
+func (r *sweepRun) send(ctx context.Context, text string) (sent, bool) {
+	s := sent{digest: sha256.Sum256([]byte(text))}
+	m, ok := r.tool(ctx, "beginArtifact", fmt.Sprintf(`"mimeType":"a/b","size":%d,"hash":{"algorithm":"sha256","value":%q},"provenance":{}`, len(text), s.digest))
+	if !ok {
+		return s, false
 	}
-	artifact, upload = fmt.Sprint(m["artifactId"]), fmt.Sprint(m["uploadId"])
-	res, err := u.server.HTTP(ctx, scenario.HTTPRequest{Method: http.MethodPut, Path: "/uploads/load/" + upload, Body: []byte(c.text)})
+	s.artifact, s.upload = fmt.Sprint(m["artifactId"]), fmt.Sprint(m["uploadId"])
+	res, err := r.server.HTTP(ctx, scenario.HTTPRequest{Method: http.MethodPut, Path: "/uploads/load/" + s.upload, Body: []byte(text)})
 	if err != nil || res.Status != http.StatusNoContent {
-		u.found("PUT: %v %d %s", err, res.Status, res.Body)
-		return "", "", false
+		r.found("PUT: %v %d %s", err, res.Status, res.Body)
+		return s, false
 	}
-	return artifact, upload, true
-}
-
-// publish commits an upload, reads it back, and every other time purges it.
-func (u *uploader) publish(ctx context.Context, n int) {
-	artifact, upload, ok := u.received(ctx, n)
-	if !ok {
-		return
-	}
-	if _, code := u.tool(ctx, "commitArtifact", fmt.Sprintf(`{"namespace":"load","uploadId":%q,"idempotencyKey":"%s-c-%d"}`, upload, u.name, n)); code != "" {
-		u.found("a commit of bytes that had been taken was answered with %s", code)
-		return
-	}
-	u.published.Add(1)
-	res, err := u.server.HTTP(ctx, scenario.HTTPRequest{Method: http.MethodGet, Path: "/artifacts/load/" + artifact})
-	if want := equalBytes[n%len(equalBytes)].sha256; err != nil || res.Status != http.StatusOK || res.Broken || res.SHA256 != want {
-		u.found("a published artifact was answered with %v %d %s", err, res.Status, res.Body)
-	}
-	if n%4 == 3 {
-		return // it stays
-	}
-	if _, code := u.tool(ctx, "purge", fmt.Sprintf(`{"namespace":"load","target":{"type":"artifact","id":%q},"idempotencyKey":"%s-p-%d"}`, artifact, u.name, n)); code != "" {
-		u.found("purge: %s", code)
-	}
-	u.removed.Add(1)
-}
-
-// abort gives an upload up whose bytes are there.
-func (u *uploader) abort(ctx context.Context, n int) {
-	_, upload, ok := u.received(ctx, n)
-	if !ok {
-		return
-	}
-	if _, code := u.tool(ctx, "abortArtifact", fmt.Sprintf(`{"namespace":"load","uploadId":%q,"idempotencyKey":"%s-a-%d"}`, upload, u.name, n)); code != "" {
-		u.found("abort: %s", code)
-	}
-	u.removed.Add(1)
-}
-
-// sweepHang is how long the uploaders may take. It is a guard against a hang, not a measure.
-const sweepHang = 3 * time.Minute
-
-// sweepBesideCommits has uploads of equal bytes published, aborted and purged by several at once, while sweeps run, each
-// so many times. It ends at the first violation.
-func sweepBesideCommits(t *testing.T, times int) *sweepRun {
-	t.Helper()
-	dir := t.TempDir()
-	store, blobs, err := disks{}.open(t.Context(), dir)
+	b, err := r.server.Blobs.Open(ctx, s.digest)
 	if err != nil {
-		t.Fatal(err)
+		r.found("bytes were taken, and are not there: %v", err)
+		return s, false
 	}
-	run := &sweepRun{}
-	server := serverOn(t, store, blobs)
-	var workers sync.WaitGroup
-	for n := range 6 {
-		u := &uploader{server, run, fmt.Sprintf("u%d", n)}
-		step := u.publish
-		if n >= 4 {
-			step = u.abort
+	return s, b.Close() == nil
+}
+
+// publish makes an artifact, reads it back, and purges it unless it is to stay.
+func (r *sweepRun) publish(ctx context.Context, text string, stays bool) {
+	s, ok := r.send(ctx, text)
+	if !ok {
+		return
+	}
+	if _, ok := r.tool(ctx, "commitArtifact", fmt.Sprintf(`"uploadId":%q`, s.upload)); !ok {
+		return
+	}
+	r.count(&r.published)
+	res, err := r.server.HTTP(ctx, scenario.HTTPRequest{Method: http.MethodGet, Path: "/artifacts/load/" + s.artifact})
+	if err != nil || res.Status != http.StatusOK || res.Broken || res.SHA256 != s.digest.String() {
+		r.found("a published artifact was answered with %v %d %s", err, res.Status, res.Body)
+	}
+	if stays {
+		return
+	}
+	if _, ok := r.tool(ctx, "purge", fmt.Sprintf(`"target":{"type":"artifact","id":%q}`, s.artifact)); ok {
+		r.count(&r.removed)
+	}
+}
+
+// abort gives an upload up.
+func (r *sweepRun) abort(ctx context.Context, s sent) {
+	if _, ok := r.tool(ctx, "abortArtifact", fmt.Sprintf(`"uploadId":%q`, s.upload)); ok {
+		r.count(&r.removed)
+	}
+}
+
+// sweepShape says what happens in a round.
+type sweepShape struct {
+	publishers, aborters int
+	// patience is how long the calls of a round may take; abandon tells that a round which takes longer is left, and is no
+	// violation: locks that are broken make calls hang, which proves nothing of lost bytes.
+	patience time.Duration
+	abandon  bool
+}
+
+// round has equal bytes published by some while others, who sent them before, abort.
+func (r *sweepRun) round(ctx context.Context, n int) {
+	text := fmt.Sprint("round ", n, strings.Repeat(".", n%5*1000))
+	var before []sent
+	for range r.shape.aborters {
+		s, ok := r.send(ctx, text)
+		if !ok {
+			return
 		}
-		workers.Go(func() {
-			for i := 0; i < times && !run.enough(); i++ {
-				step(t.Context(), i)
-			}
+		before = append(before, s)
+	}
+	var all sync.WaitGroup
+	for i := range r.shape.publishers {
+		all.Go(func() { r.publish(ctx, text, n%4 == 0 && i == 0) })
+	}
+	for _, s := range before {
+		all.Go(func() {
+			time.Sleep(time.Duration(rand.IntN(8000)) * time.Microsecond)
+			r.abort(ctx, s)
 		})
 	}
 	over := make(chan struct{})
 	go func() {
-		workers.Wait()
+		all.Wait()
 		close(over)
 	}()
-	run.sweepUntil(t, server, over)
-	if run.enough() {
-		return run // the folder is left as it is: a call may hang in it
-	}
-	checkFolder(t, run, dir, blobs.Close, store.Close)
-	return run
+	r.sweepUntil(ctx, over)
 }
 
-// sweepUntil sweeps again and again.
-func (r *sweepRun) sweepUntil(t *testing.T, server asAlice, over <-chan struct{}) {
-	guard := time.After(sweepHang)
-	for {
+// sweepUntil sweeps again and again until the calls of a round are over, or a violation was found: a server whose locks
+// are broken may hang when it goes on.
+func (r *sweepRun) sweepUntil(ctx context.Context, over <-chan struct{}) {
+	guard := time.After(r.shape.patience)
+	for r.clean() {
 		select {
 		case <-over:
 			return
 		case <-guard:
-			r.found("the uploads did not come to an end")
-			return
+			if r.shape.abandon {
+				return
+			}
+			r.found("calls did not come to an end")
 		case <-time.After(time.Millisecond):
 		}
-		if r.enough() {
-			return
+		_, err := r.server.Service.Sweep(ctx)
+		if err == nil {
+			_, err = r.server.Service.SweepOrphans(ctx)
 		}
-		for _, sweep := range []func(context.Context) error{
-			func(ctx context.Context) error { _, err := server.Service.Sweep(ctx); return err },
-			func(ctx context.Context) error { _, err := server.Service.SweepOrphans(ctx); return err },
-		} {
-			if err := sweep(t.Context()); err != nil {
-				r.found("sweep: %v", err)
-			}
+		if err != nil {
+			r.found("sweep: %v", err)
 		}
-		r.swept.Add(1)
+		r.count(&r.swept)
 	}
 }
 
-// checkFolder closes a data folder and has every byte in it checked.
-func checkFolder(t *testing.T, run *sweepRun, dir string, closers ...func() error) {
+// plainTB hides the Cleanup of a test: a server whose calls hang is left behind, and not waited for.
+type plainTB struct{ inproc.TB }
+
+// sweepBesideCommits runs rounds until a violation is found, and has the folder checked in the end.
+func sweepBesideCommits(t *testing.T, rounds int, shape sweepShape) *sweepRun {
 	t.Helper()
-	for _, c := range closers {
+	dir, err := os.MkdirTemp("", "tabellion-sweep-") // not the test's own: a server that hangs may still write to it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	store, blobs, err := disks{}.open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &sweepRun{server: serverOn(plainTB{t}, store, blobs), shape: shape}
+	for n := 0; n < rounds && r.clean(); n++ {
+		r.round(t.Context(), n)
+	}
+	if !r.clean() {
+		return r
+	}
+	for _, c := range []func() error{blobs.Close, store.Close} {
 		if err := c(); err != nil {
 			t.Error(err)
 		}
@@ -205,9 +220,10 @@ func checkFolder(t *testing.T, run *sweepRun, dir string, closers ...func() erro
 	}
 	for _, f := range check.Findings {
 		if f.Damage {
-			run.found("check: %s", f)
+			r.found("check: %s", f)
 		}
 	}
+	return r
 }
 
 // TestSweepBesideCommits holds that no removal takes the bytes that a call stores or publishes.
@@ -215,9 +231,9 @@ func TestSweepBesideCommits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: run by make test")
 	}
-	run := sweepBesideCommits(t, 60)
-	fmt.Printf("sweeps: %s\n", run)
-	if len(run.violations) > 0 {
-		t.Errorf("first violations:\n%s", strings.Join(run.violations[:min(5, len(run.violations))], "\n"))
+	r := sweepBesideCommits(t, 60, sweepShape{publishers: 2, aborters: 2, patience: time.Minute})
+	fmt.Printf("sweeps: %s\n", r)
+	if !r.clean() {
+		t.Errorf("violations:\n%s", strings.Join(r.violations[:min(5, len(r.violations))], "\n"))
 	}
 }

@@ -43,6 +43,9 @@ func restoring(dir string) (bool, error) {
 func Restore(ctx context.Context, from, dir string, o RestoreOptions) (*RestoreReport, error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {
+		from, err = filepath.Abs(from)
+	}
+	if err == nil {
 		err = apart(from, dir)
 	}
 	if err != nil {

@@ -52,9 +52,9 @@ const (
 	maxScanned   = 20_000 // rows looked at in one call
 	mostRows     = 500    // rows of one writer that are read at once
 	fewestRows   = 16
-	rowsAtOnce   = 8_192 // rows in memory, of all writers, as long as each has its fewest
-	maxDamages   = 1_000 // that a verification lists
-	trailBytes   = 8 << 20
+	rowsAtOnce   = 8_192   // rows in memory, of all writers, as long as each has its fewest
+	maxDamages   = 1_000   // that a verification lists
+	trailBytes   = 4 << 20 // of a page on the wire; a smaller limit is asked for when it is more
 	verifyWithin = time.Hour
 	// stale is how far behind its neighbours in a chain the time of an entry may be: an entry has the time at which its
 	// call began, and is written when it ends.

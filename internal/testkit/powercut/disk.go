@@ -94,10 +94,11 @@ type edit struct {
 	target ino
 }
 
-// failure is a planned error of one sync.
+// failure is a planned error of one call.
 type failure struct {
+	call   Call
 	suffix string
-	after  int // matching syncs left, this one included
+	after  int // matching calls left, this one included
 	errno  syscall.Errno
 }
 
@@ -307,7 +308,7 @@ func (n *node) touch(t time.Time) { n.times.modify, n.times.change = t, t }
 // sync makes n durable: the content and length of a file, the names in a folder. An
 // injected failure makes it return that error instead (see lose).
 func (d *disk) sync(n *node) syscall.Errno {
-	if errno := d.planned(d.path(n)); errno != 0 {
+	if errno := d.planned(CallSync, d.path(n)); errno != 0 {
 		d.counts.FailedSyncs++
 		n.lose()
 		return errno
@@ -325,16 +326,17 @@ func (d *disk) sync(n *node) syscall.Errno {
 	return 0
 }
 
-// planned counts a sync of p against every planned failure and returns the error of the
+// planned counts a call on p against every planned failure and returns the error of the
 // first one that is due.
-func (d *disk) planned(p string) syscall.Errno {
+func (d *disk) planned(call Call, p string) syscall.Errno {
 	var due syscall.Errno
 	kept := d.failures[:0]
 	for _, f := range d.failures {
-		if f.matches(p) {
+		if f.call == call && f.matches(p) {
 			f.after--
 			if f.after <= 0 && due == 0 {
 				due = f.errno
+				d.counts.Failed++
 				continue
 			}
 		}
@@ -344,9 +346,12 @@ func (d *disk) planned(p string) syscall.Errno {
 	return due
 }
 
-// matches reports whether f counts a sync of p. Folders, whose paths end in a slash, are
-// only counted for a suffix that ends in one as well.
+// matches reports whether f counts a call on p. Folders, whose paths end in a slash, are
+// only counted for a suffix that ends in one as well, or for any path at all.
 func (f failure) matches(p string) bool {
+	if f.suffix == anyPath {
+		return true
+	}
 	if f.suffix == "" {
 		return !strings.HasSuffix(p, "/")
 	}

@@ -183,6 +183,9 @@ func (m *mount) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fus
 // Create creates and opens a file. The kernel has looked before whether it exists.
 func (m *mount) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
 	return m.on(in.NodeId, func(dir *node) syscall.Errno {
+		if errno := m.disk.planned(CallOpen, m.disk.path(dir)+name); errno != 0 {
+			return errno
+		}
 		n, errno := m.add(&in.InHeader, dir, name, modeRegular|in.Mode&0o7777, &out.EntryOut)
 		if errno == 0 {
 			n.opens++
@@ -195,6 +198,9 @@ func (m *mount) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *f
 // Open counts a handle. Handles carry no state: all is in the node.
 func (m *mount) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	return m.on(in.NodeId, func(n *node) syscall.Errno {
+		if errno := m.disk.planned(CallOpen, m.disk.path(n)); errno != 0 {
+			return errno
+		}
 		if in.Flags&syscall.O_TRUNC != 0 {
 			if errno := m.disk.truncate(n, 0); errno != 0 {
 				return errno
@@ -231,6 +237,9 @@ func (m *mount) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadR
 // Write changes what processes see.
 func (m *mount) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
 	status := m.on(in.NodeId, func(n *node) syscall.Errno {
+		if errno := m.disk.planned(CallWrite, m.disk.path(n)); errno != 0 {
+			return errno
+		}
 		return m.disk.write(n, int64(min(in.Offset, maxFileBytes+1)), data)
 	})
 	return uint32(len(data)), status
@@ -295,6 +304,9 @@ func (m *mount) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName st
 		}
 		if in.Flags&^renameNoReplace != 0 {
 			return syscall.EINVAL
+		}
+		if errno := m.disk.planned(CallRename, m.disk.path(to)+newName); errno != 0 {
+			return errno
 		}
 		return m.disk.rename(from, oldName, to, newName, in.Flags == renameNoReplace)
 	})

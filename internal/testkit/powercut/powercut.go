@@ -90,11 +90,26 @@ type Image struct {
 	Detail string
 }
 
+// Call is a kind of file operation that can be made to fail.
+type Call string
+
+// The calls.
+const (
+	CallSync   Call = "sync"   // fsync, fdatasync, msync, of files and folders
+	CallWrite  Call = "write"  // of files, as the kernel passes them on
+	CallRename Call = "rename" // counted by the new name
+	CallOpen   Call = "open"   // of files, creation included
+)
+
+// anyPath is the suffix that counts files and folders alike. No path holds it.
+const anyPath = "\x00"
+
 // Counts says what has happened since the mount.
 type Counts struct {
 	FileSyncs   int // successful syncs of files
 	FolderSyncs int // successful syncs of folders
 	FailedSyncs int // syncs that FailSync made fail
+	Failed      int // calls of any kind that FailSync or FailCall made fail
 	Writes      int // writes to files, as the kernel passed them on (it splits large ones)
 	Unsynced    int // changes that no sync covers now
 }
@@ -180,7 +195,23 @@ func (f *FS) FailSync(after int, errno syscall.Errno, suffix string) error {
 	if after < 1 || errno == 0 {
 		return fmt.Errorf("fail sync %d with error %d: both count from 1", after, int(errno))
 	}
-	_, err := f.call(request{Op: opFail, N: after, Errno: int(errno), Path: suffix})
+	_, err := f.call(request{Op: opFail, Call: CallSync, N: after, Errno: int(errno), Path: suffix})
+	return err
+}
+
+// FailCall makes one call of a kind fail with errno, in any file or folder: the after-th from now (1 is the next). A
+// failed call changes nothing, but for a sync, see FailSync.
+func (f *FS) FailCall(call Call, after int, errno syscall.Errno) error {
+	if after < 1 || errno == 0 {
+		return fmt.Errorf("fail %s %d with error %d: both count from 1", call, after, int(errno))
+	}
+	_, err := f.call(request{Op: opFail, Call: call, N: after, Errno: int(errno), Path: anyPath})
+	return err
+}
+
+// Forgive takes back the failures that are planned and have not come.
+func (f *FS) Forgive() error {
+	_, err := f.call(request{Op: opForgive})
 	return err
 }
 

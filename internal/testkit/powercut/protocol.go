@@ -11,6 +11,8 @@ const (
 	opHook   = "hook"
 	opCounts = "counts"
 	opKill   = "kill"
+
+	opForgive = "forgive"
 )
 
 // request asks the serving process for one thing. Which fields count depends on Op.
@@ -18,7 +20,8 @@ type request struct {
 	Op    string
 	Path  string // mount: the folder; cut: where images go; fail: the suffix
 	Seed  uint64 // mount
-	N     int    // cut: images; fail: which sync
+	N     int    // cut: images; fail: which call
+	Call  Call   // fail
 	Errno int    // fail
 	On    bool   // hook
 }

@@ -69,8 +69,10 @@ func (h *host) answer(q request) response {
 		return response{Err: text(err), Images: images}
 	case opFail:
 		m.locked(func() {
-			m.disk.failures = append(m.disk.failures, failure{q.Path, q.N, syscall.Errno(q.Errno)})
+			m.disk.failures = append(m.disk.failures, failure{q.Call, q.Path, q.N, syscall.Errno(q.Errno)})
 		})
+	case opForgive:
+		m.locked(func() { m.disk.failures = nil })
 	case opHook:
 		h.events.set(q.On)
 	case opKill:

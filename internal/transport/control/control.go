@@ -5,8 +5,7 @@
 //	l, err := control.Listen(dir, control.Config{Run: gate.Run, Stdio: mcp.ServeStdio, About: about, Log: log})
 //	defer l.Close(ctx)
 //
-//	c, err := control.Dial(ctx, dir)        // in another process
-//	out, err := c.Run(ctx, who, "operator.keys.list", canonjson.Object())
+//	out, err := control.Run(ctx, dir, who, "operator.keys.list", canonjson.Object()) // in another process
 //
 // The peer must run as the same user as the owner, or as root: whoever that is could open the folder himself. So the
 // peer says who its local principal is, and the owner's policy decides what it may do.

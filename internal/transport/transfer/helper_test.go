@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -409,4 +410,14 @@ func same(t *testing.T, got, want []byte) {
 	if !bytes.Equal(got, want) {
 		t.Errorf("got %d bytes, want %d, and they differ", len(got), len(want))
 	}
+}
+
+// flipAt flips a bit of a file.
+func flipAt(path string, at int) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	b[at] ^= 1
+	return errors.Join(os.Chmod(path, 0o600), os.WriteFile(path, b, 0o600))
 }

@@ -74,17 +74,18 @@ func (h *Handler) Serves(r *http.Request) bool {
 
 // ServeHTTP answers one request. It must be wrapped by web.Protect.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	control := http.NewResponseController(w)
 	op, in := h.find(r)
 	if op == nil {
+		leave(w, r, control)
 		web.NotFound(w)
 		return
 	}
 	who, f := h.cfg.Gate.Authenticate(r.Context(), web.Credentials(r))
 	if f != nil {
-		h.fail(w, f)
+		h.fail(w, r, control, f)
 		return
 	}
-	control := http.NewResponseController(w)
 	// Deadlines of the listener are those of short answers; here each piece has its own.
 	control.SetWriteDeadline(time.Time{})
 	sent := &body{reader: r.Body, control: control, pace: h.cfg.Pace}
@@ -94,7 +95,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 	switch {
 	case reply.Fault != nil:
-		h.fail(w, reply.Fault)
+		h.fail(w, r, control, reply.Fault)
 	case reply.Result != nil && reply.Result.Stream != nil:
 		h.send(w, r, control, op.Publish.Route, reply.Result.Stream)
 	default:
@@ -143,13 +144,23 @@ func coded(r *http.Request) bool {
 	return false
 }
 
-// fail answers a fault. What is left of a body is not read: the connection ends with the answer.
-func (h *Handler) fail(w http.ResponseWriter, f *fault.Error) {
+// leave sees to it that what is left of a body is not read: the connection ends with the answer. Without it the server
+// would wait for the sender, before the answer or after it, so that the connection can be kept.
+func leave(w http.ResponseWriter, r *http.Request, control *http.ResponseController) {
+	if r.ContentLength == 0 || r.ProtoMajor > 1 {
+		return // there is no body, or only its stream ends
+	}
+	w.Header().Set("Connection", "close")
+	control.SetReadDeadline(time.Now())
+}
+
+// fail answers a fault.
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, control *http.ResponseController, f *fault.Error) {
 	form := f.Form(fault.PersistenceDialect, fault.Transfer, fault.Stateless)
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(form.Tool)))
-	header.Set("Connection", "close")
+	leave(w, r, control)
 	if f.RetryAfter > 0 {
 		header.Set("Retry-After", strconv.FormatInt(int64((f.RetryAfter+time.Second-1)/time.Second), 10))
 	}
@@ -165,14 +176,14 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, control *http.Res
 	case h.downloads <- struct{}{}:
 		defer func() { <-h.downloads }()
 	default:
-		h.fail(w, fault.New(fault.Busy, "too many downloads are under way; retry").After(time.Second))
+		h.fail(w, r, control, fault.New(fault.Busy, "too many downloads are under way; retry").After(time.Second))
 		return
 	}
 	buf := make([]byte, piece)
 	n, err := s.Read(buf)
 	if err != nil && !errors.Is(err, io.EOF) {
 		h.cfg.Log.ErrorContext(r.Context(), "stored bytes are not served", "path", r.URL.Path, "error", err)
-		h.fail(w, readFault(err))
+		h.fail(w, r, control, readFault(err))
 		return
 	}
 	header := w.Header()
