@@ -68,7 +68,9 @@ func newRigOn(t *testing.T, binary, data string, env ...string) *rig {
 	}
 	out, err := exec.CommandContext(t.Context(), binary, "keys", "create", "--config", r.config, "--user", "kill", "--name", "kill", "--roles", "admin", "--json").Output()
 	if err != nil {
-		t.Fatalf("keys create: %v", err)
+		var exit *exec.ExitError
+		errors.As(err, &exit)
+		t.Fatalf("keys create: %v: %s", err, exit.Stderr)
 	}
 	var made struct {
 		Key string `json:"key"`

@@ -205,6 +205,9 @@ func (r *run) through(ctx context.Context) Reply {
 		if f := r.g.admit(r.req.Who); f != nil {
 			return Reply{Fault: f}
 		}
+	}
+	// A transfer may take hours; its transport bounds how many there are.
+	if !r.req.Again && r.req.Surface != fault.Transfer {
 		release, ok := r.g.places.take(ctx, r.req.Who.RateKey())
 		if !ok {
 			return Reply{Fault: overloaded()}

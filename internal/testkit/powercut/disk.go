@@ -22,10 +22,12 @@ const (
 	sweepAfter = 64
 )
 
-// Type bits of a mode, as stat reports them. Only files and folders exist here.
+// Type bits of a mode, as stat reports them. A socket is a name that leads to a process: no image holds it.
 const (
+	modeType    = 0o170000
 	modeFolder  = 0o040000
 	modeRegular = 0o100000
+	modeSocket  = 0o140000
 )
 
 // ino names a file or folder for as long as the file system lives. Numbers are not used twice.
@@ -61,7 +63,7 @@ type node struct {
 type nodeTimes struct{ access, modify, change time.Time }
 
 // isFolder reports whether n can hold names.
-func (n *node) isFolder() bool { return n.mode&modeFolder != 0 }
+func (n *node) isFolder() bool { return n.mode&modeType == modeFolder }
 
 // op is one change that no sync has covered yet: either of a file's content (file is set)
 // or of names (edits is set).

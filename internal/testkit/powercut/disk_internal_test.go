@@ -413,7 +413,7 @@ func TestFailedSyncLosesContent(t *testing.T) {
 	s.sync("f")
 	s.sync("/")
 	s.write("f", 0, "b8192")
-	s.d.failures = []failure{{"", 1, syscall.EIO}}
+	s.d.failures = []failure{{CallSync, "", 1, syscall.EIO}}
 	if errno := s.d.sync(s.at("f")); errno != syscall.EIO {
 		t.Fatalf("sync: got %v, want EIO", errno)
 	}
@@ -433,7 +433,7 @@ func TestPlannedFailures(t *testing.T) {
 	s.mkdir("d")
 	s.create("d/x-wal")
 	s.create("d/x")
-	s.d.failures = []failure{{"-wal", 2, syscall.EIO}, {"", 4, syscall.ENOSPC}, {"/d/", 1, syscall.EDQUOT}}
+	s.d.failures = []failure{{CallSync, "-wal", 2, syscall.EIO}, {CallSync, "", 4, syscall.ENOSPC}, {CallSync, "/d/", 1, syscall.EDQUOT}}
 	var got []syscall.Errno
 	for _, p := range []string{"d/x", "d/x-wal", "/", "d/x-wal", "d", "d", "d/x", "d/x"} {
 		got = append(got, s.d.sync(s.at(p)))

@@ -23,6 +23,7 @@ type mount struct {
 	mu       sync.Mutex
 	disk     *disk
 	dead     bool
+	readOnly bool
 	listings map[uint64][]fuse.DirEntry // open folders, as they were when opened
 	lastDir  uint64                     // handle number
 }
@@ -56,6 +57,16 @@ func (m *mount) on(id uint64, do func(n *node) syscall.Errno) fuse.Status {
 		return fuse.Status(syscall.ESTALE)
 	}
 	return fuse.Status(do(n))
+}
+
+// change is on for what changes something: refused while the disk is read-only.
+func (m *mount) change(id uint64, do func(n *node) syscall.Errno) fuse.Status {
+	return m.on(id, func(n *node) syscall.Errno {
+		if m.readOnly {
+			return syscall.EROFS
+		}
+		return do(n)
+	})
 }
 
 // kill ends the disk's life and takes its content out of the kernel's cache.
@@ -129,7 +140,7 @@ func (m *mount) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut
 
 // SetAttr changes the length, which is modelled, and modes, owners and times, which are not.
 func (m *mount) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
-	return m.on(in.NodeId, func(n *node) syscall.Errno {
+	return m.change(in.NodeId, func(n *node) syscall.Errno {
 		if size, ok := in.GetSize(); ok {
 			if errno := m.disk.truncate(n, int64(min(size, maxFileBytes+1))); errno != 0 {
 				return errno
@@ -174,15 +185,26 @@ func (m *mount) add(in *fuse.InHeader, dir *node, name string, mode uint32, out 
 
 // Mkdir creates a folder.
 func (m *mount) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
-	return m.on(in.NodeId, func(dir *node) syscall.Errno {
+	return m.change(in.NodeId, func(dir *node) syscall.Errno {
 		_, errno := m.add(&in.InHeader, dir, name, modeFolder|in.Mode&0o7777, out)
+		return errno
+	})
+}
+
+// Mknod creates a file, or the name of a socket, which the kernel then connects by itself.
+func (m *mount) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
+	return m.change(in.NodeId, func(dir *node) syscall.Errno {
+		if kind := in.Mode & modeType; kind != modeRegular && kind != modeSocket {
+			return syscall.EPERM
+		}
+		_, errno := m.add(&in.InHeader, dir, name, in.Mode&(modeType|0o7777), out)
 		return errno
 	})
 }
 
 // Create creates and opens a file. The kernel has looked before whether it exists.
 func (m *mount) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
-	return m.on(in.NodeId, func(dir *node) syscall.Errno {
+	return m.change(in.NodeId, func(dir *node) syscall.Errno {
 		if errno := m.disk.planned(CallOpen, m.disk.path(dir)+name); errno != 0 {
 			return errno
 		}
@@ -198,6 +220,9 @@ func (m *mount) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *f
 // Open counts a handle. Handles carry no state: all is in the node.
 func (m *mount) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	return m.on(in.NodeId, func(n *node) syscall.Errno {
+		if m.readOnly && in.Flags&syscall.O_ACCMODE != syscall.O_RDONLY {
+			return syscall.EROFS
+		}
 		if errno := m.disk.planned(CallOpen, m.disk.path(n)); errno != 0 {
 			return errno
 		}
@@ -236,7 +261,7 @@ func (m *mount) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadR
 
 // Write changes what processes see.
 func (m *mount) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
-	status := m.on(in.NodeId, func(n *node) syscall.Errno {
+	status := m.change(in.NodeId, func(n *node) syscall.Errno {
 		if errno := m.disk.planned(CallWrite, m.disk.path(n)); errno != 0 {
 			return errno
 		}
@@ -252,7 +277,7 @@ func (m *mount) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]byte) 
 
 // Fallocate extends a file, which is what mode 0 asks for; other modes are not there.
 func (m *mount) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
-	return m.on(in.NodeId, func(n *node) syscall.Errno {
+	return m.change(in.NodeId, func(n *node) syscall.Errno {
 		if in.Mode != 0 {
 			return syscall.EOPNOTSUPP
 		}
@@ -287,17 +312,17 @@ func (m *mount) sync(id uint64) fuse.Status {
 
 // Unlink removes the name of a file.
 func (m *mount) Unlink(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
-	return m.on(in.NodeId, func(dir *node) syscall.Errno { return m.disk.unlink(dir, name, false) })
+	return m.change(in.NodeId, func(dir *node) syscall.Errno { return m.disk.unlink(dir, name, false) })
 }
 
 // Rmdir removes an empty folder.
 func (m *mount) Rmdir(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
-	return m.on(in.NodeId, func(dir *node) syscall.Errno { return m.disk.unlink(dir, name, true) })
+	return m.change(in.NodeId, func(dir *node) syscall.Errno { return m.disk.unlink(dir, name, true) })
 }
 
 // Rename moves a name. Swapping two names is refused.
 func (m *mount) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName string) fuse.Status {
-	return m.on(in.NodeId, func(from *node) syscall.Errno {
+	return m.change(in.NodeId, func(from *node) syscall.Errno {
 		to := m.disk.nodes[ino(in.Newdir)]
 		if to == nil {
 			return syscall.ESTALE

@@ -365,6 +365,9 @@ func (t *tree) store(dir string) error {
 	return t.walk(func(path string, n *node, content []byte) error {
 		at := filepath.Join(dir, filepath.FromSlash(path))
 		perm := os.FileMode(n.mode & 0o777)
+		if n.mode&modeType == modeSocket {
+			return nil
+		}
 		if n.isFolder() {
 			if err := os.Mkdir(at, 0o700); err != nil {
 				return err

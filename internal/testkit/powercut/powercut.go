@@ -14,7 +14,8 @@
 //   - After a failed sync the file's unsynced content is lost, as on Linux: a later sync
 //     succeeds without writing it. Only rewritten pages become durable.
 //   - sync(2) and syncfs(2) do nothing. Owners, modes and times are not modelled: an image
-//     has the modes last set. There are no hard links, symbolic links or extended attributes.
+//     has the modes last set. There are no hard links, symbolic links or extended attributes;
+//     sockets work and are in no image.
 //   - Stores through a shared memory mapping count as writes when the kernel writes them
 //     back: at msync or fsync, or when it likes.
 //
@@ -212,6 +213,13 @@ func (f *FS) FailCall(call Call, after int, errno syscall.Errno) error {
 // Forgive takes back the failures that are planned and have not come.
 func (f *FS) Forgive() error {
 	_, err := f.call(request{Op: opForgive})
+	return err
+}
+
+// ReadOnly makes every later change fail with EROFS, in files that are open for writing too, as a kernel does that has
+// met an error of the disk; or takes that back. What was changed before can be synced.
+func (f *FS) ReadOnly(on bool) error {
+	_, err := f.call(request{Op: opReadOnly, On: on})
 	return err
 }
 

@@ -537,3 +537,65 @@ func mounted(t *testing.T, dir string) bool {
 	t.Helper()
 	return bytes.Contains(must[[]byte](t)(os.ReadFile("/proc/self/mountinfo")), []byte(" "+dir+" "))
 }
+
+// Each kind of call fails at the place that was planned, once, and changes nothing; one that is forgiven does not come.
+func TestFailCall(t *testing.T) {
+	pc := powercut.MountForTest(t, 0)
+	path := func(name string) string { return filepath.Join(pc.Dir(), name) }
+	save(t, path("a"), "old", true)
+	tests := []struct {
+		call powercut.Call
+		do   func() error
+	}{
+		{powercut.CallWrite, func() error { return os.WriteFile(path("w"), []byte("new"), 0o600) }},
+		{powercut.CallRename, func() error { return os.Rename(path("a"), path("b")) }},
+		{powercut.CallOpen, func() error { return os.WriteFile(path("o"), nil, 0o600) }},
+		{powercut.CallSync, func() error {
+			f, err := os.Open(pc.Dir())
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			return f.Sync()
+		}},
+	}
+	for _, tt := range tests {
+		check(t, pc.FailCall(tt.call, 1, syscall.ENOSPC))
+		if err := tt.do(); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("%s: %v, want no space", tt.call, err)
+		}
+		if err := tt.do(); err != nil {
+			t.Errorf("%s, once more: %v", tt.call, err)
+		}
+		check(t, pc.FailCall(tt.call, 1, syscall.EIO))
+		check(t, pc.Forgive())
+	}
+	check(t, os.WriteFile(path("w"), []byte("newer"), 0o600))
+	if counts, err := pc.Counts(); err != nil || counts.Failed != len(tests) {
+		t.Errorf("%d calls failed, want %d (%v)", counts.Failed, len(tests), err)
+	}
+}
+
+// A read-only disk refuses what changes it, in open files too, and gives what it has.
+func TestReadOnly(t *testing.T) {
+	pc := powercut.MountForTest(t, 0)
+	path := filepath.Join(pc.Dir(), "a")
+	save(t, path, "old", true)
+	open := must[*os.File](t)(os.OpenFile(path, os.O_RDWR, 0))
+	defer open.Close()
+	check(t, pc.ReadOnly(true))
+	_, err := open.WriteString("new")
+	for doing, err := range map[string]error{
+		"write": err, "create": os.WriteFile(path+"b", nil, 0o600), "open": os.WriteFile(path, nil, 0o600),
+		"rename": os.Rename(path, path+"c"), "remove": os.Remove(path), "mkdir": os.Mkdir(path+"d", 0o700), "chmod": os.Chmod(path, 0o600),
+	} {
+		if !errors.Is(err, syscall.EROFS) {
+			t.Errorf("%s: %v, want a read-only file system", doing, err)
+		}
+	}
+	if text := must[[]byte](t)(os.ReadFile(path)); string(text) != "old" {
+		t.Errorf("it holds %q", text)
+	}
+	check(t, pc.ReadOnly(false))
+	check(t, os.WriteFile(path, []byte("new"), 0o600))
+}

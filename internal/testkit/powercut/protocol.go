@@ -12,7 +12,8 @@ const (
 	opCounts = "counts"
 	opKill   = "kill"
 
-	opForgive = "forgive"
+	opForgive  = "forgive"
+	opReadOnly = "read-only"
 )
 
 // request asks the serving process for one thing. Which fields count depends on Op.
@@ -23,7 +24,7 @@ type request struct {
 	N     int    // cut: images; fail: which call
 	Call  Call   // fail
 	Errno int    // fail
-	On    bool   // hook
+	On    bool   // hook, read-only
 }
 
 // response answers a request. Err is empty when it was done.

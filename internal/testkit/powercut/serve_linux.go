@@ -71,6 +71,8 @@ func (h *host) answer(q request) response {
 		m.locked(func() {
 			m.disk.failures = append(m.disk.failures, failure{q.Call, q.Path, q.N, syscall.Errno(q.Errno)})
 		})
+	case opReadOnly:
+		m.locked(func() { m.readOnly = q.On })
 	case opForgive:
 		m.locked(func() { m.disk.failures = nil })
 	case opHook:

@@ -158,6 +158,12 @@ func (s *Server) Stop(patience time.Duration) error {
 // Done is closed when the process has ended.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
+// ExitCode is the exit code of a process that has ended; -1 when a signal ended it.
+func (s *Server) ExitCode() int {
+	<-s.done
+	return s.cmd.ProcessState.ExitCode()
+}
+
 // Stderr is the end of what the process wrote to stderr.
 func (s *Server) Stderr() string { return s.stderr.String() }
 

@@ -217,8 +217,7 @@ func (c *Client) purgeArtifact(ctx context.Context, caller Caller, u *upload) er
 
 // send sends the bytes: sometimes not all of them, sometimes other ones.
 func (c *Client) send(ctx context.Context, caller Caller, u *upload) error {
-	op := c.opOn(u, history.Receive)
-	req := scenario.HTTPRequest{Method: http.MethodPut, Path: "/uploads/" + Namespace + "/" + u.id, Body: u.content.bytes(), Chunked: c.rng.IntN(4) == 0}
+	req := scenario.HTTPRequest{Body: u.content.bytes(), Chunked: c.rng.IntN(4) == 0}
 	spoilt := false
 	switch dice := c.rng.IntN(100); {
 	case u.content.size == 0:
@@ -229,6 +228,13 @@ func (c *Client) send(ctx context.Context, caller Caller, u *upload) error {
 		req.Body[c.rng.IntN(len(req.Body))] ^= 1
 		spoilt = true
 	}
+	return c.transfer(ctx, caller, u, req, spoilt)
+}
+
+// transfer sends a body and records what came back.
+func (c *Client) transfer(ctx context.Context, caller Caller, u *upload, req scenario.HTTPRequest, spoilt bool) error {
+	op := c.opOn(u, history.Receive)
+	req.Method, req.Path = http.MethodPut, "/uploads/"+Namespace+"/"+u.id
 	op.Call = c.rec.Now()
 	res, err := caller.HTTP(ctx, req)
 	if err := judge(res, err, spoilt, &op); err != nil {

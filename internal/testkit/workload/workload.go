@@ -46,6 +46,7 @@ type Client struct {
 	heads   map[string]int64
 	seq     int
 	pending *pending
+	last    *upload // that this client opened
 }
 
 // pending is a write whose outcome is not known yet.
@@ -87,6 +88,29 @@ func (c *Client) Step(ctx context.Context, caller Caller) error {
 		return c.artifact(ctx, caller)
 	}
 	return c.write(ctx, caller, history.Put, id)
+}
+
+// Do does one operation of a script on document id, or on the upload that this client opened last.
+// Nothing is spoilt on purpose. The errors are those of Step; after ErrUnknown a Receive is done again, and everything
+// else by the next Step.
+func (c *Client) Do(ctx context.Context, caller Caller, kind history.Kind, id string) error {
+	switch kind {
+	case history.Get:
+		return c.get(ctx, caller, id)
+	case history.Put, history.Delete:
+		return c.write(ctx, caller, kind, id)
+	case history.Purge:
+		return c.purge(ctx, caller, id)
+	case history.Begin:
+		return c.begin(ctx, caller)
+	case history.Receive:
+		return c.transfer(ctx, caller, c.last, scenario.HTTPRequest{Body: c.last.content.bytes()}, false)
+	case history.Fetch:
+		return c.fetch(ctx, caller, c.last)
+	case history.PurgeArtifact:
+		return c.purgeArtifact(ctx, caller, c.last)
+	}
+	return c.onUpload(ctx, caller, c.last, kind)
 }
 
 // key makes a fresh idempotency key.
@@ -177,6 +201,9 @@ func (c *Client) try(ctx context.Context, caller Caller) error {
 func (c *Client) learn(ctx context.Context, caller Caller, p *pending, op history.Op) error {
 	if op.Kind.OfArtifact() {
 		c.cfg.Shelf.learn(p.up, op)
+		if op.Kind == history.Begin && op.Outcome == history.OK {
+			c.last = p.up
+		}
 		return nil
 	}
 	id := strings.TrimPrefix(op.Document, Namespace+"/")

@@ -45,7 +45,7 @@ type setup struct {
 	pace      time.Duration // 0: the default
 	limits    web.Limits    // of the listener
 	gate      *gate.Limits
-	downloads int
+	transfers int
 	http2     bool
 	blobs     func(persistence.Blobs) persistence.Blobs // a wrapper around the folder
 }
@@ -93,7 +93,7 @@ func serve(t *testing.T, s setup) *origin {
 // listen begins to serve.
 func (o *origin) listen(s setup) {
 	log := slog.New(slog.DiscardHandler)
-	h := transfer.New(transfer.Config{Gate: o.Gate, Catalog: o.Catalog, Log: log, Pace: s.pace, Downloads: s.downloads})
+	h := transfer.New(transfer.Config{Gate: o.Gate, Catalog: o.Catalog, Log: log, Pace: s.pace, Transfers: s.transfers})
 	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o.serves.Add(1)
 		defer o.serves.Done()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tabellion-mcp/tabellion/internal/scenario"
 	"github.com/tabellion-mcp/tabellion/internal/transport/web"
+	"github.com/tabellion-mcp/tabellion/persistence"
 )
 
 // The paces of these tests. Slow senders are far below the first one; steady ones have a multiple of the second left.
@@ -81,6 +82,55 @@ func TestSilentSenderIsCut(t *testing.T) {
 		c.ends()
 		o.pendingStill(u)
 	}
+}
+
+// slowDisk takes its time with each piece and with keeping.
+type slowDisk struct {
+	persistence.Blobs
+	begun chan int // the bytes of each piece, as its writing begins
+}
+
+// Create gives a writer that takes its time.
+func (s slowDisk) Create(ctx context.Context) (persistence.BlobWriter, error) {
+	w, err := s.Blobs.Create(ctx)
+	return slowWriter{w, s.begun}, err
+}
+
+// slowWriter takes longer than quickPace.
+type slowWriter struct {
+	persistence.BlobWriter
+	begun chan int
+}
+
+// Write is late.
+func (s slowWriter) Write(p []byte) (int, error) {
+	s.begun <- len(p)
+	time.Sleep(3 * quickPace)
+	return s.BlobWriter.Write(p)
+}
+
+// Keep is late.
+func (s slowWriter) Keep(ctx context.Context) error {
+	time.Sleep(3 * quickPace)
+	return s.BlobWriter.Keep(ctx)
+}
+
+// TestSlowDiskIsNoSlowSender holds that a sender is not cut for what our own disk takes, in the middle of a piece or at
+// the end.
+func TestSlowDiskIsNoSlowSender(t *testing.T) {
+	begun := make(chan int, 100)
+	o := serve(t, setup{pace: quickPace, limits: patient, blobs: func(b persistence.Blobs) persistence.Blobs { return slowDisk{b, begun} }})
+	u := o.in("", pattern(100_000))
+	c := o.receiving(u)
+	c.say("%s", u.bytes[:1000])
+	if n := <-begun; n != 1000 {
+		t.Fatalf("the first write has %d bytes", n)
+	}
+	c.say("%s", u.bytes[1000:]) // all of it is there long before the disk is done
+	if res, body := c.hear("PUT"); res.StatusCode != 204 {
+		t.Errorf("%d %s", res.StatusCode, body)
+	}
+	o.commit(u)
 }
 
 // TestSteadySenderIsNotCut sends 64 KiB at a time, in all for longer than the pace and than the listener's own limits,

@@ -626,9 +626,9 @@ func TestOpenDownloadGoesOn(t *testing.T) {
 	expect(t, o.get(u), 404, "not_found")
 }
 
-// TestDownloadsAreBounded holds that a download too many is refused, and served when another one is over.
-func TestDownloadsAreBounded(t *testing.T) {
-	o := serve(t, setup{downloads: 1})
+// TestTransfersAreBounded holds that a transfer too many is refused, and served when another one is over.
+func TestTransfersAreBounded(t *testing.T) {
+	o := serve(t, setup{transfers: 1})
 	u := o.in("committed", pattern(20<<20))
 	c := o.dial()
 	c.say("GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer alice\r\n\r\n", u.get, o.addr)

@@ -34,8 +34,9 @@ type Config struct {
 	// is slower is cut off. Default 30 s, so that a transfer that lost its connection is over within a minute and can be
 	// begun again (security requirements, S10).
 	Pace time.Duration
-	// Downloads bounds the downloads at once; default 256. Each takes 64 KiB of memory.
-	Downloads int
+	// Transfers bounds the transfers under way, and TransfersEach those of one principal; further ones are busy. Default
+	// 256 and 16, as many as calls. Each takes some hundred KiB of memory.
+	Transfers, TransfersEach int
 }
 
 // piece is how much is in memory of one transfer (security requirements, section 3).
@@ -43,16 +44,16 @@ const piece = 64 << 10
 
 // Handler serves the routes of a catalog. It is safe for concurrent use.
 type Handler struct {
-	cfg       Config
-	routes    []*catalog.Operation
-	downloads chan struct{} // a token for each download under way
+	cfg    Config
+	routes []*catalog.Operation
+	slots  slots
 }
 
 // New makes a handler.
 func New(cfg Config) *Handler {
 	cfg.Pace = cmp.Or(cfg.Pace, 30*time.Second)
-	cfg.Downloads = cmp.Or(cfg.Downloads, 256)
-	h := &Handler{cfg: cfg, downloads: make(chan struct{}, cfg.Downloads)}
+	cfg.Transfers, cfg.TransfersEach = cmp.Or(cfg.Transfers, 256), cmp.Or(cfg.TransfersEach, 16)
+	h := &Handler{cfg: cfg, slots: slots{all: cfg.Transfers, each: cfg.TransfersEach}}
 	for _, op := range cfg.Catalog.Operations() {
 		if op.Publish.Route != nil {
 			h.routes = append(h.routes, op)
@@ -86,6 +87,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, control, f)
 		return
 	}
+	release, ok := h.slots.take(who.RateKey())
+	if !ok {
+		h.fail(w, r, control, fault.New(fault.Busy, "too many transfers are under way; retry when one has ended").After(time.Second))
+		return
+	}
+	defer release()
 	// Deadlines of the listener are those of short answers; here each piece has its own.
 	control.SetWriteDeadline(time.Time{})
 	sent := &body{reader: r.Body, control: control, pace: h.cfg.Pace}
@@ -172,13 +179,6 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, control *http.Res
 // answer of its own; later the connection is broken off, and nobody can take what came for complete.
 func (h *Handler) send(w http.ResponseWriter, r *http.Request, control *http.ResponseController, route *catalog.Route, s *catalog.Stream) {
 	defer s.Close()
-	select {
-	case h.downloads <- struct{}{}:
-		defer func() { <-h.downloads }()
-	default:
-		h.fail(w, r, control, fault.New(fault.Busy, "too many downloads are under way; retry").After(time.Second))
-		return
-	}
 	buf := make([]byte, piece)
 	n, err := s.Read(buf)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -225,19 +225,22 @@ type body struct {
 	reader  io.Reader
 	control *http.ResponseController
 	pace    time.Duration
-	got     int // since the deadline was set
 	begun   bool
+	got     int           // of the piece that is awaited
+	left    time.Duration // for the rest of it. Only waiting for the sender counts: our own disk may be slow
 }
 
 // Read reads more. The first Read tells a client that waits for it to begin.
 func (b *body) Read(p []byte) (int, error) {
 	if !b.begun || b.got >= piece {
-		b.begun, b.got = true, 0
-		if err := b.control.SetReadDeadline(time.Now().Add(b.pace)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return 0, err
-		}
+		b.begun, b.got, b.left = true, 0, b.pace
+	}
+	began := time.Now()
+	if err := b.control.SetReadDeadline(began.Add(b.left)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return 0, err
 	}
 	n, err := b.reader.Read(p)
+	b.left -= time.Since(began)
 	b.got += n
 	if errors.Is(err, io.EOF) {
 		// The server goes on to read from the connection, to learn when the client leaves. A deadline would end the

@@ -33,7 +33,9 @@ func NewServer(l Limits, h http.Handler, log *slog.Logger) *http.Server {
 		IdleTimeout:       cmp.Or(l.Idle, 120*time.Second),
 		MaxHeaderBytes:    cmp.Or(l.HeaderBytes, 32<<10) - headerSlop,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: cmp.Or(l.Streams, 64)},
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		// OPTIONS * is a request like any other: net/http would answer it without a look at Host and without our headers.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }
 
