@@ -20,6 +20,7 @@ import (
 	"github.com/tabellion-mcp/tabellion/internal/clock"
 	"github.com/tabellion-mcp/tabellion/internal/gate"
 	"github.com/tabellion-mcp/tabellion/internal/identity"
+	"github.com/tabellion-mcp/tabellion/internal/maintain"
 	"github.com/tabellion-mcp/tabellion/internal/metrics"
 	"github.com/tabellion-mcp/tabellion/internal/operator"
 	"github.com/tabellion-mcp/tabellion/internal/seal"
@@ -187,7 +188,8 @@ func (p *parts) announce() {
 const (
 	sealAge     = 30 * 24 * time.Hour
 	upkeepEvery = time.Hour
-	sweepEvery  = time.Minute // of uploads whose time is over
+	sweepEvery  = time.Minute    // of uploads whose time is over
+	orphanAge   = 24 * time.Hour // grace of blobs that nothing needs (security requirements, R7)
 )
 
 // upkeep does what a server does beside its calls, until close: it compiles the schemas, so that the first calls do not
@@ -221,10 +223,12 @@ func (p *parts) upkeep(sealer *seal.Sealer) {
 // sweep closes uploads whose time is over and removes bytes that nothing needs, until ctx ends: at the start those that
 // an earlier process has left.
 func (p *parts) sweep(ctx context.Context) {
-	p.swept(ctx, p.service.SweepOrphans)
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
-	for {
+	for n := 0; ; n++ {
+		if n%int(upkeepEvery/sweepEvery) == 0 {
+			p.swept(ctx, p.service.SweepOrphans)
+		}
 		p.swept(ctx, p.service.Sweep)
 		select {
 		case <-tick.C:
@@ -267,6 +271,9 @@ func (s *Server) readPepper() ([]byte, error) {
 
 // openStore opens the data folder.
 func (s *Server) openStore(ctx context.Context) (*sqlite.Store, error) {
+	if err := maintain.Place(s.cfg.Data); err != nil {
+		return nil, err
+	}
 	return sqlite.Open(ctx, s.cfg.Data, sqlite.Options{
 		Durability: s.cfg.Persistence.Durability, Retention: s.cfg.Persistence.Limits.IdempotencyRetention, Clock: s.clock, Log: s.log,
 	})
@@ -303,7 +310,7 @@ func newDecider(cfg *Config) (policy.Decider, error) {
 func (p *parts) newCatalog(cursors persistence.Cursors) (*catalog.Catalog, error) {
 	c := persistence.Config{
 		Cursors: cursors, Limits: p.cfg.Persistence.Limits, Durability: p.cfg.Persistence.Durability,
-		Retention: p.cfg.Persistence.Retention, MaxUploads: p.cfg.Persistence.OpenUploads,
+		Retention: p.cfg.Persistence.Retention, MaxUploads: p.cfg.Persistence.OpenUploads, OrphanGrace: orphanAge,
 		ResponseBytes: p.cfg.Limits.ResponseBytes, Clock: p.clock, Log: p.log,
 	}
 	if p.store != nil {

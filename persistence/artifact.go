@@ -68,8 +68,8 @@ const (
 // Open tells whether the state is not final.
 func (s UploadState) Open() bool { return s == UploadPending || s == UploadReceived }
 
-// Upload is an artifact on its way. What it declares never changes, but for the provenance of a purged one, which is
-// gone.
+// Upload is an artifact on its way. What it declares never changes, but for the provenance, which is kept while it is
+// open.
 type Upload struct {
 	Namespace, ID string
 	ArtifactID    string

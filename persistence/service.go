@@ -29,6 +29,8 @@ type Config struct {
 	Retention *time.Duration
 	// MaxUploads bounds the uploads that one caller may have open; 0 is no bound.
 	MaxUploads int
+	// OrphanGrace is the age that a blob which nothing needs must have before SweepOrphans removes it; 0 is none.
+	OrphanGrace time.Duration
 	// Clock judges expiry. Nil is the machine's clock.
 	Clock clock.Clock
 	// Log gets damage that was found, and removals that failed. Nil discards it.

@@ -123,10 +123,15 @@ type Reader interface {
 	Upload(namespace, uploadID string) (u *Upload, ok bool, err error)
 	// OpenUploads counts the uploads of an owner, in all namespaces, that are open at now.
 	OpenUploads(owner string, now time.Time) (int, error)
-	// Expired gives open uploads whose time is over at now, at most limit, the oldest first.
+	// Expired gives open uploads whose time is over at now, at most limit, the oldest first. Damaged ones are left out:
+	// they must not keep the others open.
 	Expired(now time.Time, limit int) ([]*Upload, error)
 	// Held tells whether anything needs the bytes of d: an artifact, or an upload in the state received.
 	Held(d Digest) (bool, error)
+	// EachHeld calls fn for the digest of every artifact and of every upload in the state received or committed, in no
+	// order, until fn returns an error, which EachHeld then returns. It reads all rows themselves and trusts no index: what it does not
+	// name is needed by nothing. ErrDamaged when a row is not what was written.
+	EachHeld(fn func(Digest) error) error
 	// Namespaces gives the namespaces after the given one that hold something, in byte order, at most limit.
 	Namespaces(after string, limit int) ([]NamespaceFacts, error)
 }
@@ -145,7 +150,7 @@ type Tx interface {
 	// that of its artifact, is in use.
 	PutUpload(u *Upload) error
 	// MoveUpload takes an open upload to another state, at now, along the ways of persistence.v1, section 10.2. A final
-	// state frees what the upload charged. An error when there is no such upload, or no such way.
+	// state frees what the upload charged, and forgets its provenance, which no quota counts. An error when there is no such upload, or no such way.
 	MoveUpload(namespace, uploadID string, to UploadState, now time.Time) error
 	// PutArtifact writes a new artifact and charges a.Size to the namespace. An error when there is one of this id.
 	PutArtifact(a *Artifact) error

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash"
 	"io"
+	"sync/atomic"
 
 	"github.com/tabellion-mcp/tabellion/fault"
 	"github.com/tabellion-mcp/tabellion/internal/catalog"
@@ -21,7 +22,7 @@ func (s *Service) receive(ctx context.Context, c *catalog.Call) (catalog.Result,
 	if err != nil {
 		return catalog.Result{}, err
 	}
-	done, ok := s.receiving.begin(u.Namespace + "/" + u.ID)
+	closed, done, ok := s.receiving.begin(u.Namespace + "/" + u.ID)
 	if !ok {
 		return catalog.Result{}, fault.New(fault.Busy, "another transfer of this upload is under way; wait for its end, or retry when it has been cut off")
 	}
@@ -37,7 +38,7 @@ func (s *Service) receive(ctx context.Context, c *catalog.Call) (catalog.Result,
 		return catalog.Result{}, transferFault(err)
 	}
 	defer w.Drop()
-	if err := take(w, c.Body, u); err != nil {
+	if err := s.take(closed, w, c.Body, u); err != nil {
 		return catalog.Result{}, err
 	}
 	return catalog.Result{Source: "persistence"}, s.keep(ctx, c, w, u)
@@ -78,18 +79,22 @@ func (s *Service) checkBody(b *catalog.Body, u *Upload) error {
 
 // The answers to a body of another length.
 func short() *fault.Error {
-	return fault.New(fault.TransferIncomplete, "the body is shorter than the declared size; send all bytes from the start")
+	return fault.New(fault.TransferIncomplete, "the body ended before the declared size, or came too slowly; send all bytes from the start")
 }
 
 func long() *fault.Error {
 	return fault.New(fault.IntegrityError, "the body is longer than the declared size")
 }
 
-// take writes the body to w and compares it with what was declared. It reads no more than one byte too many.
-func take(w BlobWriter, body io.Reader, u *Upload) error {
+// take writes the body to w and compares it with what was declared. It reads no more than one piece too much, and ends
+// with the upload: what is aborted or over takes no more bytes.
+func (s *Service) take(closed *atomic.Bool, w BlobWriter, body io.Reader, u *Upload) error {
 	buf := make([]byte, pieceBytes)
 	for {
 		n, err := body.Read(buf)
+		if closed.Load() || !u.Live(s.cfg.Clock.Now()) {
+			return noUpload()
+		}
 		if w.Size()+int64(n) > u.Size {
 			return long()
 		}

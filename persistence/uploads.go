@@ -51,10 +51,10 @@ func newArtifactTarget(_ context.Context, _ catalog.Lookup, in canonjson.Value) 
 // so that a caller without any right learns nothing.
 func uploadTarget(ctx context.Context, l catalog.Lookup, in canonjson.Value) ([]policy.Check, error) {
 	path, known, err := l.UploadPath(ctx, in.Get("namespace").Str(), in.Get("uploadId").Str())
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrDamaged) {
 		return nil, readFault(err)
 	}
-	if !known {
+	if !known { // or damaged, which only those may learn who may open uploads
 		return newArtifactTarget(ctx, l, in)
 	}
 	return []policy.Check{{Capability: policy.PersistenceWrite, Path: path}}, nil
@@ -79,6 +79,10 @@ func (s *Service) beginArtifact(ctx context.Context, c *catalog.Call) (catalog.R
 	u := Upload{
 		Namespace: namespaceOf(c), Owner: c.Who.RateKey(), MimeType: c.In.Get("mimeType").Str(), Size: size, Hash: hash,
 		Provenance: c.In.Get("provenance").AppendCanonical(nil), ExpiresAt: Truncate(c.Now).Add(uploadLife), State: UploadPending,
+	}
+	// What is over is closed before its room is given to others: a clock that is set back does not open it again.
+	if _, _, err := s.closeExpired(ctx); err != nil {
+		return catalog.Result{}, writeFault(err)
 	}
 	return s.settle(ctx, c, u.Namespace, func(tx Tx) (canonjson.Value, error) {
 		if err := s.checkUpload(tx, &u, c.Now); err != nil {
@@ -125,16 +129,27 @@ func (s *Service) uploadAccess(ctx context.Context, c *catalog.Call) (catalog.Re
 	return catalog.Result{Value: u.Value(), Source: "persistence"}, nil
 }
 
-// openUpload finds the upload that the call names, if it is open now.
-func (s *Service) openUpload(ctx context.Context, c *catalog.Call) (u *Upload, err error) {
-	err = s.cfg.Store.View(ctx, func(r Reader) (err error) {
-		u, err = liveUpload(r, namespaceOf(c), c.In.Get("uploadId").Str(), s.cfg.Clock.Now())
+// openUpload finds the upload that the call names, if it is open now. One that is seen to be over is closed for good,
+// whatever the clock says later.
+func (s *Service) openUpload(ctx context.Context, c *catalog.Call) (*Upload, error) {
+	var u *Upload
+	var ok bool
+	now := s.cfg.Clock.Now()
+	err := s.cfg.Store.View(ctx, func(r Reader) (err error) {
+		u, ok, err = r.Upload(namespaceOf(c), c.In.Get("uploadId").Str())
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, readFault(err)
+	case ok && u.Live(now):
+		return u, nil
+	case ok && u.State.Open():
+		if err := s.expire(ctx, u, now); err != nil {
+			return nil, writeFault(err)
+		}
 	}
-	return u, nil
+	return nil, noUpload()
 }
 
 // liveUpload is an upload that is open at now.
@@ -146,34 +161,48 @@ func liveUpload(r Reader, namespace, id string, now time.Time) (*Upload, error) 
 	return u, err
 }
 
-// errWrongBytes ends a commit whose bytes were found wrong, unless its key settles it first.
-var errWrongBytes = errors.New("the bytes that are held are not those that were declared")
+// What ends the transaction of a commit that its key does not settle: the bytes were not verified yet, or were found
+// wrong.
+var (
+	errUnverified = errors.New("the bytes that are held have not been verified")
+	errWrongBytes = errors.New("the bytes that are held are not those that were declared")
+)
 
-// commitArtifact verifies the bytes that are held and publishes the artifact. The bytes are read before the
-// transaction, which must not wait for a disk of blobs; their lock keeps them where they are until it is over.
+// commitArtifact verifies the bytes that are held and publishes the artifact. Its key is looked up first: a replay and a
+// conflict read no bytes. They are read outside a transaction, which must not wait for a disk of blobs; their lock keeps
+// them where they are until the second one is over.
 func (s *Service) commitArtifact(ctx context.Context, c *catalog.Call) (catalog.Result, error) {
 	namespace, id := namespaceOf(c), c.In.Get("uploadId").Str()
-	wrong, release, err := s.verifyReceived(ctx, namespace, id)
+	result, err := s.commitVerified(ctx, c, namespace, id, errUnverified)
+	if !errors.Is(err, errUnverified) {
+		return result, err
+	}
+	verdict, release, err := s.verifyReceived(ctx, namespace, id)
 	if err != nil {
 		return catalog.Result{}, readFault(err)
 	}
 	defer release()
-	result, err := s.settle(ctx, c, namespace, func(tx Tx) (canonjson.Value, error) {
+	result, err = s.commitVerified(ctx, c, namespace, id, verdict)
+	if errors.Is(err, errWrongBytes) {
+		return catalog.Result{}, s.takeBack(ctx, c, namespace, id)
+	}
+	return result, err
+}
+
+// commitVerified publishes the artifact unless there is a verdict against its bytes.
+func (s *Service) commitVerified(ctx context.Context, c *catalog.Call, namespace, id string, verdict error) (catalog.Result, error) {
+	return s.settle(ctx, c, namespace, func(tx Tx) (canonjson.Value, error) {
 		u, err := liveUpload(tx, namespace, id, s.cfg.Clock.Now())
 		switch {
 		case err != nil:
 			return canonjson.Value{}, err
 		case u.State != UploadReceived:
 			return canonjson.Value{}, fault.New(fault.TransferIncomplete, "the bytes have not been sent completely; send them, then commit")
-		case wrong:
-			return canonjson.Value{}, errWrongBytes
+		case verdict != nil:
+			return canonjson.Value{}, verdict
 		}
 		return publish(tx, u, c.Now)
 	})
-	if errors.Is(err, errWrongBytes) {
-		return catalog.Result{}, s.takeBack(ctx, namespace, id)
-	}
-	return result, err
 }
 
 // publish makes an artifact of a received upload.
@@ -188,42 +217,47 @@ func publish(tx Tx, u *Upload, now time.Time) (canonjson.Value, error) {
 	return a.Value(), tx.PutArtifact(a)
 }
 
-// verifyReceived reads the bytes of an upload that has received them, and tells whether they are wrong. The bytes stay
-// until release. For an upload in any other state there is nothing to verify.
-func (s *Service) verifyReceived(ctx context.Context, namespace, id string) (wrong bool, release func(), err error) {
+// verifyReceived reads the bytes of an upload that has received them: the verdict is errWrongBytes or nil. The bytes stay
+// until release. An upload that another call has settled meanwhile needs no verdict.
+func (s *Service) verifyReceived(ctx context.Context, namespace, id string) (verdict error, release func(), err error) {
 	var u *Upload
 	err = s.cfg.Store.View(ctx, func(r Reader) (err error) {
 		u, _, err = r.Upload(namespace, id)
 		return err
 	})
 	if err != nil || u == nil || u.State != UploadReceived {
-		return false, func() {}, err
+		return nil, func() {}, err
 	}
 	release = s.vault.use(u.Hash)
 	err = s.vault.verify(ctx, u.Hash, u.Size)
-	if errors.Is(err, errWrongBytes) {
-		return true, release, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errWrongBytes) {
 		release()
-		return false, nil, fmt.Errorf("read the bytes: %w", err)
+		return nil, nil, fmt.Errorf("read the bytes: %w", err)
 	}
-	return false, release, nil
+	return err, release, nil
 }
 
 // takeBack makes an upload whose bytes were found wrong pending again, and gives the answer to its commit. The bytes
 // themselves go when nothing else needs them.
-func (s *Service) takeBack(ctx context.Context, namespace, id string) error {
+func (s *Service) takeBack(ctx context.Context, c *catalog.Call, namespace, id string) error {
 	now := s.cfg.Clock.Now()
-	_, err := s.cfg.Store.Update(ctx, Commit{Namespace: namespace, Now: now}, func(tx Tx) (Outcome, error) {
+	commit := Commit{Namespace: namespace, Now: now, Seal: func(Outcome) audit.Row {
+		entry := c.Commit.Entry // the call's own entry says how it ended
+		entry.Operation, entry.Note = takeBackName, "the bytes that were held are not those that were declared"
+		return entry.Encode()
+	}}
+	_, err := s.cfg.Store.Update(ctx, commit, func(tx Tx) (Outcome, error) {
 		u, ok, err := tx.Upload(namespace, id)
-		if err != nil || !ok || u.State != UploadReceived {
-			return Outcome{}, err // another call has settled it
+		if err == nil && (!ok || u.State != UploadReceived) {
+			err = noUpload() // another call has settled it
+		}
+		if err != nil {
+			return Outcome{}, err
 		}
 		s.vault.later(u.Hash)
 		return Outcome{}, tx.MoveUpload(namespace, id, UploadPending, now)
 	})
-	if err != nil {
+	if err != nil && fault.CodeOf(err) != fault.NotFound {
 		return writeFault(err)
 	}
 	s.cfg.Log.ErrorContext(ctx, "received bytes were found damaged and are to be sent again", "namespace", namespace, "upload", id)
@@ -250,6 +284,9 @@ func (s *Service) abortArtifact(ctx context.Context, c *catalog.Call) (catalog.R
 	})
 	if err == nil && held != nil && !result.Replayed {
 		s.vault.remove(ctx, *held)
+	}
+	if err == nil {
+		s.receiving.end(namespace + "/" + id)
 	}
 	return result, err
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 )
 
 // vault keeps bytes and their removal apart. Whoever is about to make bytes needed (a transfer that stores them, a
@@ -173,26 +174,37 @@ func (r reader) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// receiving knows the transfers under way.
+// receiving knows the transfers under way, by upload.
 type receiving struct {
 	mu  sync.Mutex
-	ids map[string]bool
+	ids map[string]*atomic.Bool
 }
 
-// begin notes a transfer until done; false when there is one.
-func (r *receiving) begin(id string) (done func(), ok bool) {
+// begin notes a transfer until done, and gives what tells that its upload has been closed meanwhile; ok is false when
+// there is a transfer already.
+func (r *receiving) begin(id string) (closed *atomic.Bool, done func(), ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ids[id] {
-		return nil, false
+	if r.ids[id] != nil {
+		return nil, nil, false
 	}
 	if r.ids == nil {
-		r.ids = map[string]bool{}
+		r.ids = map[string]*atomic.Bool{}
 	}
-	r.ids[id] = true
-	return func() {
+	closed = new(atomic.Bool)
+	r.ids[id] = closed
+	return closed, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		delete(r.ids, id)
 	}, true
+}
+
+// end has the transfer of an upload that was closed stop with its next bytes, if there is one.
+func (r *receiving) end(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if closed := r.ids[id]; closed != nil {
+		closed.Store(true)
+	}
 }

@@ -14,6 +14,7 @@ type memoryOf struct {
 	inbound map[persistence.Ref][]persistence.Ref
 	freed   map[string]int64
 	made    map[persistence.Digest]bool
+	told    map[string][]byte // provenances, by namespace and id of the upload
 }
 
 // remembered is the memory of the one store that TestControlled has open: a process has one fault, and its tests run
@@ -22,7 +23,7 @@ var remembered memoryOf
 
 // noMemory is that of a new store.
 func noMemory() memoryOf {
-	return memoryOf{map[persistence.Ref][]persistence.Ref{}, map[string]int64{}, map[persistence.Digest]bool{}}
+	return memoryOf{map[persistence.Ref][]persistence.Ref{}, map[string]int64{}, map[persistence.Digest]bool{}, map[string][]byte{}}
 }
 
 // faultyReader replaces answers; what is nil is right.
@@ -32,6 +33,7 @@ type faultyReader struct {
 	superseded func(r persistence.Reader, namespace, id string, revision int64) (time.Time, bool, error)
 	inbound    func(r persistence.Reader, target, after persistence.Ref, limit int) ([]persistence.Ref, error)
 	held       func(r persistence.Reader, d persistence.Digest) (bool, error)
+	eachHeld   func(r persistence.Reader, fn func(persistence.Digest) error) error
 	live       func(r persistence.Reader, ref persistence.Ref) (bool, error)
 	upload     func(r persistence.Reader, namespace, id string) (*persistence.Upload, bool, error)
 	namespaces func(r persistence.Reader, after string, limit int) ([]persistence.NamespaceFacts, error)
@@ -63,6 +65,13 @@ func (f faultyReader) Held(d persistence.Digest) (bool, error) {
 		return f.Reader.Held(d)
 	}
 	return f.held(f.Reader, d)
+}
+
+func (f faultyReader) EachHeld(fn func(persistence.Digest) error) error {
+	if f.eachHeld == nil {
+		return f.Reader.EachHeld(fn)
+	}
+	return f.eachHeld(f.Reader, fn)
 }
 
 func (f faultyReader) Live(ref persistence.Ref) (bool, error) {
@@ -205,6 +214,47 @@ func heldForEver(r persistence.Reader, d persistence.Digest) (bool, error) {
 	return held || remembered.made[d], err
 }
 
+// eachOfArtifacts names the bytes of artifacts only.
+func eachOfArtifacts(r persistence.Reader, fn func(persistence.Digest) error) error {
+	return r.EachHeld(func(d persistence.Digest) error {
+		if !remembered.made[d] {
+			return nil
+		}
+		return fn(d)
+	})
+}
+
+// eachToTheEnd goes on after an error.
+func eachToTheEnd(r persistence.Reader, fn func(persistence.Digest) error) (failed error) {
+	err := r.EachHeld(func(d persistence.Digest) error {
+		failed = cmp.Or(failed, fn(d))
+		return nil
+	})
+	return cmp.Or(failed, err)
+}
+
+// eachSilently ends with fn's error and does not tell it.
+func eachSilently(r persistence.Reader, fn func(persistence.Digest) error) error {
+	_ = r.EachHeld(fn)
+	return nil
+}
+
+// keepsProvenance notes the provenance of an upload that ends, and tellsProvenance goes on giving it.
+func keepsProvenance(tx persistence.Tx, namespace, id string, to persistence.UploadState, now time.Time) error {
+	if u, ok, err := tx.Upload(namespace, id); err == nil && ok && u.State.Open() {
+		remembered.told[namespace+"/"+id] = u.Provenance
+	}
+	return tx.MoveUpload(namespace, id, to, now)
+}
+
+func tellsProvenance(r persistence.Reader, namespace, id string) (*persistence.Upload, bool, error) {
+	u, ok, err := r.Upload(namespace, id)
+	if ok && !u.State.Open() {
+		u.Provenance = remembered.told[namespace+"/"+id]
+	}
+	return u, ok, err
+}
+
 // bySurvivors takes the next revision that exists for the one that followed.
 func bySurvivors(r persistence.Reader, namespace, id string, revision int64) (time.Time, bool, error) {
 	if _, ok, err := r.Revision(namespace, id, revision); err != nil || !ok {
@@ -291,6 +341,10 @@ var artifactFaults = map[string]planted{
 	"moves out of final states":         {broken{update: writes(faultyTx{move: movesAnything})}, "UploadStates"},
 	"received bytes are not held":       {broken{reader: answers(faultyReader{held: heldByArtifacts}), update: writes(faultyTx{putArtifact: notesArtifact})}, "Held"},
 	"purged bytes are held":             {broken{reader: answers(faultyReader{held: heldForEver}), update: writes(faultyTx{putArtifact: notesArtifact})}, "Held"},
+	"each held knows artifacts only":    {broken{reader: answers(faultyReader{eachHeld: eachOfArtifacts}), update: writes(faultyTx{putArtifact: notesArtifact})}, "EachHeld"},
+	"each held goes on":                 {broken{reader: answers(faultyReader{eachHeld: eachToTheEnd})}, "EachHeld"},
+	"each held hides errors":            {broken{reader: answers(faultyReader{eachHeld: eachSilently})}, "EachHeld"},
+	"ended uploads keep provenance":     {broken{reader: answers(faultyReader{upload: tellsProvenance}), update: writes(faultyTx{move: keepsProvenance})}, "UploadStates"},
 	"expires a moment late":             {broken{reader: answers(faultyReader{usage: expiresLate})}, "Expiry"},
 	"expires with the sweep":            {broken{reader: answers(faultyReader{usage: expiresNever})}, "Expiry"},
 	"inbound of one namespace":          {broken{reader: answers(faultyReader{inbound: sameNamespace})}, "Inbound"},

@@ -76,6 +76,7 @@ func RunWith(t *testing.T, open func(t *testing.T) persistence.Store, o Options)
 		{"Reservations", testReservations},
 		{"Expiry", testExpiry},
 		{"Held", testHeld},
+		{"EachHeld", testEachHeld},
 		{"ArtifactPurge", testArtifactPurge},
 		{"ArtifactRollback", testArtifactRollback},
 		{"ArtifactSnapshot", testArtifactSnapshot},

@@ -16,6 +16,7 @@ import (
 	"github.com/tabellion-mcp/tabellion/fault"
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 	"github.com/tabellion-mcp/tabellion/internal/identity"
+	"github.com/tabellion-mcp/tabellion/internal/maintain"
 	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
 	"github.com/tabellion-mcp/tabellion/internal/transport/control"
 )
@@ -113,6 +114,9 @@ func quiet(cfg *tabellion.Config) *tabellion.Config {
 
 // needStore refuses a folder without a store, for commands that must not make one.
 func needStore(cfg *tabellion.Config) error {
+	if err := maintain.Place(cfg.Data); err != nil {
+		return refused(err)
+	}
 	_, err := os.Stat(filepath.Join(cfg.Data, "tabellion.db"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return refused(fmt.Errorf("there is no store in %s; the first `serve`, `stdio` or `keys create` makes it", cfg.Data))

@@ -41,6 +41,9 @@ type cutRun struct {
 type disks struct {
 	store sqlite.Options
 	blobs blob.FolderOptions
+	// documents, when it is set: there are no artifacts, and the folder of bytes is this one. Opening one beside the
+	// store would make the names of the store durable too, and hide that the store does not.
+	documents string
 }
 
 // open opens both in a data folder, as the program does.
@@ -49,7 +52,11 @@ func (o disks) open(ctx context.Context, dir string) (*sqlite.Store, *blob.Folde
 	if err != nil {
 		return nil, nil, err
 	}
-	blobs, err := blob.OpenFolder(filepath.Join(dir, "blobs"), o.blobs)
+	at := filepath.Join(dir, "blobs")
+	if o.documents != "" {
+		at = o.documents
+	}
+	blobs, err := blob.OpenFolder(at, o.blobs)
 	if err != nil {
 		return nil, nil, errors.Join(err, store.Close())
 	}
@@ -111,7 +118,11 @@ func cutStore(t *testing.T, cuts int, o disks, run *cutRun) {
 	defer blobs.Close()
 	server := serverOn(t, store, blobs)
 	rec := history.NewRecorder()
-	clients := newClients(workload.Config{Prefix: "c", Documents: 16, Pad: 200, Reads: 10, Deletes: 5, Purges: 5, Refs: true, Artifacts: 40}, fs.Seed(), rec)
+	cfg := workload.Config{Prefix: "c", Documents: 16, Pad: 200, Reads: 10, Deletes: 5, Purges: 5, Refs: true, Artifacts: 40}
+	if o.documents != "" {
+		cfg.Artifacts = 0
+	}
+	clients := newClients(cfg, fs.Seed(), rec)
 	for range cuts - 1 {
 		var flying atomic.Int64
 		stop := play(t, clients, counted{server, &flying})
@@ -238,7 +249,7 @@ func TestPowerCutsFindMissingFolderSync(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long: run by make test")
 	}
-	findLoss(t, "no folder sync", disks{store: sqlite.Options{Durability: persistence.FileSync}})
+	findLoss(t, "no folder sync", disks{store: sqlite.Options{Durability: persistence.FileSync}, documents: t.TempDir()})
 }
 
 // TestPowerCutsFindMissingBlobFolderSync is the control whose folders of bytes are not synced.

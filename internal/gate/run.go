@@ -235,7 +235,8 @@ func (r *run) through(ctx context.Context) Reply {
 func (r *run) find(ctx context.Context) *fault.Error {
 	if r.req.Surface == fault.Command {
 		r.op = r.g.cfg.Catalog.Operation(r.req.Name)
-		if r.op == nil {
+		if r.op == nil || r.op.Publish.Route != nil { // bytes do not go through a command
+			r.op = nil
 			return fault.New(fault.UnknownTool, "unknown operation %s", catalog.Quote(r.req.Name, 64))
 		}
 		r.in = orEmpty(r.req.In)

@@ -105,22 +105,40 @@ func (c *Change) codes(old, next canonjson.Value) {
 	}
 }
 
+// codesAt is where the codes stand in the schema of failures.
+const codesAt = "/properties/error/properties/code/enum"
+
 // failure compares the schema of failures: codes may come to it, and nothing else may change.
 func (c *Change) failure(old, next canonjson.Value) {
-	const codes = "/properties/error/properties/code/enum"
-	for _, o := range old.At(codes).Items() {
-		if !has(next.At(codes), o) {
+	for _, o := range old.At(codesAt).Items() {
+		if !has(next.At(codesAt), o) {
 			c.Breaking = append(c.Breaking, "the error code "+o.Str()+" is gone")
 		}
 	}
-	for _, n := range next.At(codes).Items() {
-		if !has(old.At(codes), n) {
+	for _, n := range next.At(codesAt).Items() {
+		if !has(old.At(codesAt), n) {
 			c.Added = append(c.Added, "the error code "+n.Str()+" is new")
 		}
 	}
-	if !equal(old, next) && old.At(codes).Len() == next.At(codes).Len() {
-		c.Breaking = append(c.Breaking, "the schema of failures differs")
+	if !equal(without(old, "properties", "error", "properties", "code", "enum"), without(next, "properties", "error", "properties", "code", "enum")) {
+		c.Breaking = append(c.Breaking, "the schema of failures differs beside its codes")
 	}
+}
+
+// without is v without the member that path leads to.
+func without(v canonjson.Value, path ...string) canonjson.Value {
+	if len(path) == 1 {
+		return v.Without(path[0])
+	}
+	members := v.Members()
+	out := make([]canonjson.Member, len(members))
+	for i, m := range members {
+		out[i] = m
+		if m.Name == path[0] {
+			out[i].Value = without(m.Value, path[1:]...)
+		}
+	}
+	return canonjson.Object(out...)
 }
 
 // input compares what a client sends: a property may come that need not be sent, and one may become optional.

@@ -62,6 +62,7 @@ func TestCompare(t *testing.T) {
 		{"route", `"success":200`, `"success":206`, "route /a/{id} differs", ""},
 		{"code gone", `"enum":["busy","gone"]`, `"enum":["busy"]`, "the error code gone is gone", ""},
 		{"code added", `"enum":["busy","gone"]`, `"enum":["busy","gone","new"]`, "", "the error code new is new"},
+		{"code added, and a change", `"enum":["busy","gone"]}`, `"enum":["busy","gone","new"]},"message":{"type":"integer"}`, "the schema of failures differs beside its codes", "the error code new is new"},
 		{"status", `"busy":500`, `"busy":503`, "the HTTP status of busy differs", ""},
 		{"something else", `"revision":4`, `"revision":4,"x":1`, "", "something that breaks nobody differs"},
 		{"no retry", `"retryable":true`, `"retryable":false`, "error code busy differs", ""},

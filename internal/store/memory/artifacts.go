@@ -202,6 +202,25 @@ func (r *reader) Held(d persistence.Digest) (held bool, err error) {
 	return held, err
 }
 
+// EachHeld implements persistence.Reader. fn is called without the lock: it may read.
+func (r *reader) EachHeld(fn func(persistence.Digest) error) error {
+	var held []persistence.Digest
+	err := r.look(func() {
+		each(r.s.artifacts, r.snapshot, func(a *persistence.Artifact) { held = append(held, a.Hash) })
+		each(r.s.uploads, r.snapshot, func(u *persistence.Upload) {
+			if u.State == persistence.UploadReceived {
+				held = append(held, u.Hash)
+			}
+		})
+	})
+	for _, d := range held {
+		if err == nil {
+			err = fn(d)
+		}
+	}
+	return err
+}
+
 // remove ends what exists for later snapshots. The lock is held.
 func remove[T any](t *tx, k *kept[T]) {
 	k.gone = t.snapshot
@@ -259,7 +278,12 @@ func (t *tx) MoveUpload(name, uploadID string, to persistence.UploadState, _ tim
 	is := func(u *persistence.Upload) bool {
 		return u.Namespace == name && u.ID == uploadID && slices.Contains(moves[u.State], to)
 	}
-	if !t.replaceUpload(is, func(u *persistence.Upload) { u.State = to }) {
+	change := func(u *persistence.Upload) {
+		if u.State = to; !to.Open() {
+			u.Provenance = nil
+		}
+	}
+	if !t.replaceUpload(is, change) {
 		return fmt.Errorf("move upload %s: there is none that can become %s", uploadID, to)
 	}
 	return nil
@@ -309,7 +333,7 @@ func (t *tx) PurgeArtifact(name, id string) error {
 	}
 	t.replaceUpload(func(u *persistence.Upload) bool {
 		return u.Namespace == name && u.ArtifactID == id && u.State == persistence.UploadCommitted
-	}, func(u *persistence.Upload) { u.State, u.Provenance = persistence.UploadPurged, nil })
+	}, func(u *persistence.Upload) { u.State = persistence.UploadPurged })
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,15 +15,19 @@ import (
 // The selections of what is known of artifacts and uploads. Those that do not go by a unique key name their index, as
 // the selections of Heads do.
 const (
-	artifactByID = `SELECT namespace, id, mime_type, size, digest, created, provenance, sum
-FROM artifacts WHERE namespace = ? AND id = ?`
-	artifactLives = `SELECT 1 FROM artifacts WHERE namespace = ? AND id = ?`
+	artifactColumns = `SELECT namespace, id, mime_type, size, digest, created, provenance, sum `
+	artifactByID    = artifactColumns + `FROM artifacts WHERE namespace = ? AND id = ?`
+	artifactLives   = `SELECT 1 FROM artifacts WHERE namespace = ? AND id = ?`
 
 	uploadColumns = `SELECT namespace, id, artifact, owner, mime_type, size, digest, provenance, expires, state, closed, sum, seq `
 	uploadByID    = uploadColumns + `FROM uploads WHERE namespace = ? AND id = ?`
 	uploadByMade  = uploadColumns + `FROM uploads WHERE namespace = ? AND artifact = ?`
 	uploadsLate   = uploadColumns + `FROM uploads INDEXED BY uploads_open
-WHERE closed IS NULL AND expires <= ? ORDER BY expires, seq LIMIT ?`
+WHERE closed IS NULL AND expires <= ? ORDER BY expires, seq`
+	// artifactsAll and uploadsAll read the tables themselves.
+	artifactsAll = artifactColumns + `FROM artifacts NOT INDEXED`
+	uploadsAll   = uploadColumns + `FROM uploads NOT INDEXED`
+
 	uploadsOfOwner = `SELECT count(*) FROM uploads INDEXED BY uploads_owner
 WHERE closed IS NULL AND owner = ? AND expires > ?`
 
@@ -40,7 +45,7 @@ func (r *reader) Artifact(namespace, id string) (a *persistence.Artifact, ok boo
 	return a, a != nil, nil
 }
 
-// artifact reads a row of artifactByID and refuses one that is not what was written.
+// artifact reads a row of artifactColumns and refuses one that is not what was written.
 func artifact(r row) (*persistence.Artifact, error) {
 	a := &persistence.Artifact{
 		Namespace: r.text(0), ID: r.text(1), MimeType: r.text(2), Size: r.int(3), Hash: r.array(4),
@@ -75,31 +80,14 @@ func readUpload(r row) (*upload, error) {
 	return u, nil
 }
 
-// uploads runs a query of uploadColumns.
-func (r *reader) uploads(text string, args ...any) (found []*upload, err error) {
+// upload runs a query of uploadColumns for one upload, nil when there is none.
+func (r *reader) upload(text string, args ...any) (u *upload, err error) {
 	var damage error
-	err = r.query(text, func(row row) error {
-		u, err := readUpload(row)
-		if err != nil {
-			damage = err
-			return errStop
-		}
-		found = append(found, u)
-		return nil
-	}, args...)
+	err = r.query(text, stop(func(row row) { u, damage = readUpload(row) }), args...)
 	if err = errors.Join(err, damage); err != nil {
 		return nil, err
 	}
-	return found, nil
-}
-
-// upload reads one upload, nil when there is none.
-func (r *reader) upload(text string, args ...any) (*upload, error) {
-	found, err := r.uploads(text, args...)
-	if err != nil || len(found) == 0 {
-		return nil, err
-	}
-	return found[0], nil
+	return u, nil
 }
 
 // Upload implements persistence.Reader.
@@ -117,20 +105,61 @@ func (r *reader) OpenUploads(owner string, now time.Time) (n int, err error) {
 	return n, err
 }
 
-// Expired implements persistence.Reader.
-func (r *reader) Expired(now time.Time, limit int) ([]*persistence.Upload, error) {
-	found, err := r.uploads(uploadsLate, now.UnixMilli(), int64(max(limit, 0)))
-	uploads := make([]*persistence.Upload, len(found))
-	for i, u := range found {
-		uploads[i] = &u.Upload
+// Expired implements persistence.Reader. The limit is of those that are given: damaged ones, which stay, must not fill it.
+func (r *reader) Expired(now time.Time, limit int) (late []*persistence.Upload, err error) {
+	if limit < 1 {
+		return nil, nil
 	}
-	return uploads, err
+	err = r.query(uploadsLate, func(row row) error {
+		if u, err := readUpload(row); err == nil {
+			late = append(late, &u.Upload)
+		}
+		if len(late) == limit {
+			return errStop
+		}
+		return nil
+	}, now.UnixMilli())
+	return late, err
 }
 
 // Held implements persistence.Reader.
 func (r *reader) Held(d persistence.Digest) (held bool, err error) {
 	err = r.query(digestHeld, stop(func(row) { held = true }), d[:])
 	return held, err
+}
+
+// EachHeld implements persistence.Reader. The state of an upload is judged here, after the checksum of its row: a damaged
+// one must not hide the row from a selection.
+func (r *reader) EachHeld(fn func(persistence.Digest) error) error {
+	err := r.all(artifactsAll, func(row row) error {
+		a, err := artifact(row)
+		if err != nil {
+			return err
+		}
+		return fn(a.Hash)
+	})
+	if err != nil {
+		return err
+	}
+	return r.all(uploadsAll, func(row row) error {
+		u, err := readUpload(row)
+		if err != nil || u.State != persistence.UploadReceived {
+			return err
+		}
+		return fn(u.Hash)
+	})
+}
+
+// all is query for an each whose error is the caller's: it ends the query and comes back unchanged.
+func (r *reader) all(text string, each func(row) error, args ...any) error {
+	var own error
+	err := r.query(text, func(row row) error {
+		if own = each(row); own != nil {
+			return errStop
+		}
+		return nil
+	}, args...)
+	return cmp.Or(own, err)
 }
 
 // PutUpload implements persistence.Tx.
@@ -183,7 +212,7 @@ func (t *tx) MoveUpload(namespace, uploadID string, to persistence.UploadState, 
 	if to.Open() {
 		return t.rewriteUpload(u)
 	}
-	u.closed = max(now.UnixMicro(), 1)
+	u.closed, u.Provenance = max(now.UnixMicro(), 1), nil
 	if err := t.rewriteUpload(u); err != nil {
 		return err
 	}
@@ -248,8 +277,9 @@ func (u *upload) sum() int64 {
 		[]int64{u.Size, u.ExpiresAt.UnixMilli(), u.closed}, u.Hash, u.Provenance)
 }
 
-// rowSum is the checksum of a row: every part with its length or of one length, so that none can grow into the next.
-func rowSum(texts []string, numbers []int64, d persistence.Digest, provenance []byte) int64 {
+// rowSum is the checksum of a row: every part with its length or of one length, so that none can grow into the next. What
+// may be long comes last.
+func rowSum(texts []string, numbers []int64, d [32]byte, last []byte) int64 {
 	b := make([]byte, 0, 512)
 	for _, s := range texts {
 		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
@@ -258,5 +288,5 @@ func rowSum(texts []string, numbers []int64, d persistence.Digest, provenance []
 		b = binary.AppendVarint(b, n)
 	}
 	sum := crc32.Update(0, castagnoli, append(b, d[:]...))
-	return int64(crc32.Update(sum, castagnoli, provenance))
+	return int64(crc32.Update(sum, castagnoli, last))
 }

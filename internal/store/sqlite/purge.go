@@ -100,7 +100,7 @@ func (t *tx) PurgeArtifact(namespace, id string) error {
 		return err
 	}
 	if u != nil && u.State == persistence.UploadCommitted {
-		u.State, u.Provenance = persistence.UploadPurged, nil
+		u.State = persistence.UploadPurged
 		if err := t.rewriteUpload(u); err != nil {
 			return err
 		}

@@ -25,7 +25,8 @@ const applicationID = 0x74626c4e
 // From format 2 on: revisions.superseded is when the revision stopped being the head, filled in only when the one
 // behind it is purged. inbound says of whom its source is, so that references are listed in order from its key. An
 // upload is open while closed is NULL. usage.bytes holds payloads, artifacts and what open uploads have reserved, which
-// is in usage.reserved by itself; each namespace that ever held something has a row there.
+// is in usage.reserved by itself; each namespace that ever held something has a row there. idempotency.sum is NULL in
+// records of format 1, which had no checksum.
 var migrations = []string{`
 CREATE TABLE heads (
 	namespace TEXT NOT NULL,
@@ -131,6 +132,8 @@ CREATE TABLE secrets (
 ) STRICT, WITHOUT ROWID;
 `, `
 ALTER TABLE revisions ADD COLUMN superseded INTEGER;
+
+ALTER TABLE idempotency ADD COLUMN sum INTEGER;
 
 ALTER TABLE inbound RENAME TO inbound_before;
 CREATE TABLE inbound (

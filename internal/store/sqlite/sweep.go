@@ -17,18 +17,20 @@ const (
 // Sweep forgets idempotency records, and uploads that are final, older than the retention: at most sweepRows of each.
 // more tells that further ones may be left. It also has the log emptied when that may hold purged content.
 //
+// Uploads wait until the records are done: a replay of what led to an upload must find it.
+//
 // Records are looked at in the order they were made. When the clock was set back in between, older ones behind newer
-// ones wait until those are old: nothing is forgotten too early, and a lookup never trusts that the sweep has run.
+// ones wait until those are old: nothing is forgotten too early, and a lookup never trusts that the sweep has run. Uploads
+// do not wait for such records, which count as unknown.
 func (s *Store) Sweep(ctx context.Context) (more bool, err error) {
 	forget := s.clock.Now().Add(-s.retain).UnixMicro()
 	err = s.submit(ctx, func(t *tx) error {
 		t.w.log.reclaim = t.w.log.unclean
 		records, err := t.forgetRecords(forget)
-		if err != nil {
+		if more = records; err != nil || records {
 			return err
 		}
-		uploads, err := t.forgetUploads(forget)
-		more = records || uploads
+		more, err = t.forgetUploads(forget)
 		return err
 	})
 	return more && err == nil, err

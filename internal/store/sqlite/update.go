@@ -73,22 +73,34 @@ func (t *tx) update(c persistence.Commit, fn func(persistence.Tx) (persistence.O
 	return out, nil
 }
 
-// recorded looks a key up. A record that is to be forgotten is removed and counts as unknown.
+// recordSum is the checksum of an idempotency record, at being its time in microseconds. It says whose record it is too,
+// so that none can stand for another.
+func recordSum(namespace, key string, at int64, fingerprint [32]byte, out persistence.Outcome) int64 {
+	return rowSum([]string{namespace, key, out.ID}, []int64{at, out.Revision}, fingerprint, out.Value)
+}
+
+// recorded looks a key up. A record that is to be forgotten is removed and counts as unknown; one that is not what was
+// written is neither: its effect may have happened.
 func (t *tx) recorded(c persistence.Commit) (known bool, out persistence.Outcome, err error) {
 	if c.Key == "" {
 		return false, out, nil
 	}
 	var seq, at int64
 	var fingerprint [32]byte
-	err = t.query(`SELECT seq, at, fingerprint, id, revision, value FROM idempotency WHERE namespace = ? AND key = ?`,
+	damaged := false
+	err = t.query(`SELECT seq, at, fingerprint, id, revision, value, sum FROM idempotency WHERE namespace = ? AND key = ?`,
 		stop(func(r row) {
 			known = true
 			seq, at, fingerprint = r.int(0), r.int(1), r.array(2)
 			out = persistence.Outcome{ID: r.text(3), Revision: r.int(4), Value: r.blob(5), Replayed: true}
+			sum, summed := r[6].(int64) // a record of format 1 has none
+			damaged = summed && sum != recordSum(c.Namespace, c.Key, at, fingerprint, out)
 		}), c.Namespace, c.Key)
 	switch {
 	case err != nil || !known:
 		return false, persistence.Outcome{}, err
+	case damaged:
+		return false, persistence.Outcome{}, fmt.Errorf("%w: idempotency row %d in %s is damaged", persistence.ErrDamaged, seq, c.Namespace)
 	case at < c.Forget.UnixMicro():
 		return false, persistence.Outcome{}, t.write("DELETE FROM idempotency WHERE seq = ?", seq)
 	case fingerprint != c.Fingerprint:
@@ -102,8 +114,11 @@ func (t *tx) record(c persistence.Commit, out persistence.Outcome) error {
 	if c.Key == "" {
 		return nil
 	}
-	const text = `INSERT INTO idempotency (namespace, key, at, fingerprint, id, revision, value) VALUES (?,?,?,?,?,?,?)`
-	args := []any{c.Namespace, c.Key, c.Now.UnixMicro(), c.Fingerprint[:], out.ID, out.Revision, out.Value}
+	const text = `INSERT INTO idempotency (namespace, key, at, fingerprint, id, revision, value, sum) VALUES (?,?,?,?,?,?,?,?)`
+	at := c.Now.UnixMicro()
+	args := []any{
+		c.Namespace, c.Key, at, c.Fingerprint[:], out.ID, out.Revision, out.Value, recordSum(c.Namespace, c.Key, at, c.Fingerprint, out),
+	}
 	if weak(RecordLate) {
 		conn := t.w.conn
 		t.late = append(t.late, func() error { _, err := conn.exec(text, args...); return err })

@@ -51,6 +51,9 @@ func (q questions) tell(b *bytes.Buffer, r persistence.Reader, now time.Time) {
 	}
 	held, err := r.Held(q.digest)
 	fmt.Fprintln(b, "held", held, err)
+	all := map[persistence.Digest]bool{}
+	err = r.EachHeld(func(d persistence.Digest) error { all[d] = true; return nil })
+	fmt.Fprintln(b, "all held", all, err) // written in the order of the keys
 	facts, err := r.Namespaces(q.after, q.limit)
 	fmt.Fprintln(b, "namespaces", facts, err)
 }

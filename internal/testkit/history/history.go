@@ -92,6 +92,13 @@ func (r *Recorder) Add(op Op) {
 	r.ops = append(r.ops, op)
 }
 
+// Len is the number of operations that were recorded.
+func (r *Recorder) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.ops)
+}
+
 // Ops is a copy of what was recorded.
 func (r *Recorder) Ops() []Op {
 	r.mu.Lock()

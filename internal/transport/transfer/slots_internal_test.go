@@ -1,6 +1,9 @@
 package transfer
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestSlots(t *testing.T) {
 	s := &slots{each: 2, all: 3}
@@ -21,5 +24,25 @@ func TestSlots(t *testing.T) {
 	}
 	if len(s.by) != 2 || s.by["a"] != 1 || s.total != 3 {
 		t.Errorf("counted %v, %d in all", s.by, s.total)
+	}
+}
+
+func TestTempo(t *testing.T) {
+	steps := []struct {
+		bytes int
+		took  time.Duration
+		slow  bool
+	}{
+		{10, 59 * time.Second, false}, // the grace is a minute
+		{10, 2 * time.Second, true},
+		{100_000, time.Second, false},
+		{0, 90 * time.Second, false},
+		{0, 20 * time.Second, true},
+	}
+	c := tempo{average: 1000, grace: time.Minute}
+	for i, s := range steps {
+		if got := c.tooSlow(s.bytes, s.took); got != s.slow {
+			t.Errorf("step %d, %d bytes in %s: %t", i+1, c.moved, c.waited, got)
+		}
 	}
 }

@@ -34,6 +34,9 @@ type Config struct {
 	// is slower is cut off. Default 30 s, so that a transfer that lost its connection is over within a minute and can be
 	// begun again (security requirements, S10).
 	Pace time.Duration
+	// Average is how many bytes a second the other side must send, or take, on average, after twice the pace: a slot is
+	// not to be had for days. Default 16 KiB.
+	Average int64
 	// Transfers bounds the transfers under way, and TransfersEach those of one principal; further ones are busy. Default
 	// 256 and 16, as many as calls. Each takes some hundred KiB of memory.
 	Transfers, TransfersEach int
@@ -52,6 +55,7 @@ type Handler struct {
 // New makes a handler.
 func New(cfg Config) *Handler {
 	cfg.Pace = cmp.Or(cfg.Pace, 30*time.Second)
+	cfg.Average = cmp.Or(cfg.Average, 16<<10)
 	cfg.Transfers, cfg.TransfersEach = cmp.Or(cfg.Transfers, 256), cmp.Or(cfg.TransfersEach, 16)
 	h := &Handler{cfg: cfg, slots: slots{all: cfg.Transfers, each: cfg.TransfersEach}}
 	for _, op := range cfg.Catalog.Operations() {
@@ -95,7 +99,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer release()
 	// Deadlines of the listener are those of short answers; here each piece has its own.
 	control.SetWriteDeadline(time.Time{})
-	sent := &body{reader: r.Body, control: control, pace: h.cfg.Pace}
+	sent := &body{reader: r.Body, control: control, pace: h.cfg.Pace, tempo: h.tempo()}
 	reply := h.cfg.Gate.Run(r.Context(), gate.Request{
 		Who: who, Endpoint: catalog.All, Surface: fault.Transfer, Name: op.Name, In: in, Addr: web.ClientAddr(r),
 		Body: &catalog.Body{Reader: sent, Length: r.ContentLength, Coded: coded(r), Ranged: len(r.Header["Content-Range"]) > 0},
@@ -194,10 +198,13 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, control *http.Res
 		header.Set(name, value)
 	}
 	w.WriteHeader(route.Status)
+	taken := h.tempo()
 	for {
 		if n > 0 {
-			control.SetWriteDeadline(time.Now().Add(h.cfg.Pace))
-			if _, werr := w.Write(buf[:n]); werr != nil {
+			began := time.Now()
+			control.SetWriteDeadline(began.Add(h.cfg.Pace))
+			_, werr := w.Write(buf[:n])
+			if werr != nil || taken.tooSlow(n, time.Since(began)) {
 				panic(http.ErrAbortHandler) // the client went away, or takes too little
 			}
 		}
@@ -220,6 +227,27 @@ func readFault(err error) *fault.Error {
 	return fault.New(fault.StoreUnavailable, "the bytes cannot be read now; retry later").Wrap(err)
 }
 
+// tempo counts what the other side has moved, and how long it was waited for.
+type tempo struct {
+	average int64
+	grace   time.Duration
+	moved   int64
+	waited  time.Duration
+}
+
+// tempo begins to count.
+func (h *Handler) tempo() tempo { return tempo{average: h.cfg.Average, grace: 2 * h.cfg.Pace} }
+
+// tooSlow counts n bytes that took d, and tells whether the average is too low by now.
+func (t *tempo) tooSlow(n int, d time.Duration) bool {
+	t.moved += int64(n)
+	t.waited += d
+	return t.waited > t.grace && float64(t.moved) < (t.waited-t.grace).Seconds()*float64(t.average)
+}
+
+// errSlow ends a body whose sender is too slow on average.
+var errSlow = errors.New("the sender is too slow")
+
 // body reads a request's body at the pace that is asked for.
 type body struct {
 	reader  io.Reader
@@ -228,6 +256,7 @@ type body struct {
 	begun   bool
 	got     int           // of the piece that is awaited
 	left    time.Duration // for the rest of it. Only waiting for the sender counts: our own disk may be slow
+	tempo   tempo
 }
 
 // Read reads more. The first Read tells a client that waits for it to begin.
@@ -240,8 +269,12 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := b.reader.Read(p)
-	b.left -= time.Since(began)
+	took := time.Since(began)
+	b.left -= took
 	b.got += n
+	if b.tempo.tooSlow(n, took) && err == nil {
+		return n, errSlow
+	}
 	if errors.Is(err, io.EOF) {
 		// The server goes on to read from the connection, to learn when the client leaves. A deadline would end the
 		// request while its bytes are being synced.
