@@ -62,7 +62,7 @@ race: ## the race detector, where cgo is available
 	CGO_ENABLED=1 $(GO) test -short -race -count=1 ./...
 
 long: race ## the long run before a release
-	KILLS=300 CUTS=1000 HISTORIES=100 $(GO) test -count=1 -v -timeout 0 ./internal/durability
+	KILLS=300 CUTS=1000 HISTORIES=100 NTH=all $(GO) test -count=1 -v -timeout 0 ./internal/durability
 	scripts/fuzz.sh 60s
 
 clean:

@@ -57,7 +57,8 @@ func onDisk(t *testing.T) (*powercut.FS, *tabellion.Config, *tabellion.Server, *
 	if err := os.Mkdir(c.Data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// This file system has no hard links, by which the key of the audit trail is put in place.
+	// This file system has no hard links, by which the key of the audit trail is put in place. The empty database beside it
+	// is that of a start that was killed at once: a key without one is a store that has lost its database.
 	elsewhere := t.TempDir()
 	if _, err := audit.OpenSigner(elsewhere, rand.Reader); err != nil {
 		t.Fatal(err)
@@ -66,8 +67,10 @@ func onDisk(t *testing.T) (*powercut.FS, *tabellion.Config, *tabellion.Server, *
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(c.Data, "audit.key"), signer, 0o600); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string][]byte{"audit.key": signer, "tabellion.db": nil} {
+		if err := os.WriteFile(filepath.Join(c.Data, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	log := &syncLog{}
 	s, err := tabellion.Open(t.Context(), c, slog.New(slog.NewTextHandler(log, nil)))

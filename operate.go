@@ -36,7 +36,7 @@ func (p *parts) operatorOperations() []*catalog.Operation {
 	if p.store != nil {
 		cfg.Store, cfg.Artifacts = p.store, p.artifacts
 		cfg.Trail, cfg.Verify, cfg.Reads = p.trail, p.verifyTrail, filepath.Join(p.cfg.Data, readsFile)
-		cfg.Check, cfg.Backup = p.check, p.backup
+		cfg.Check, cfg.Backup, cfg.Log = p.check, p.backup, p.log
 	}
 	return operator.Operations(cfg)
 }

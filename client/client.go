@@ -3,7 +3,7 @@
 // It needs two things: something that can call a tool (a Caller), and the origin where bytes are sent and fetched:
 //
 //	caller := client.HTTP("http://127.0.0.1:8635/persistence/mcp", token)
-//	c, err := client.New(ctx, caller, client.Options{Transfer: "http://127.0.0.1:3001", Token: token})
+//	c, err := client.New(ctx, caller, client.Options{Transfer: "http://127.0.0.1:8635", Token: token})
 //	if err != nil { ... }
 //	doc, err := c.Put(ctx, client.PutRequest{
 //		Namespace: "explorer", ID: "checkpoint-1", Kind: "checkpoint", SchemaVersion: "1",
@@ -53,8 +53,9 @@ const (
 
 // Options are the settings of a Client. The zero value is useful for documents; bytes need Transfer.
 type Options struct {
-	// Transfer is the origin of the two transfer routes, such as "http://127.0.0.1:3001". Empty: Upload and Download
-	// fail with unsupported_format.
+	// Transfer is the origin of the two transfer routes, without a path, such as "http://127.0.0.1:8635": a tabellion
+	// serves them where it serves MCP, and on the addresses of transfer.listen. Empty: Upload and Download fail with
+	// unsupported_format.
 	Transfer string
 	// Token is the bearer token for the transfer origin. Empty: none is sent, for servers in their local mode.
 	Token string
@@ -148,11 +149,16 @@ func (o *Options) defaults() {
 	o.Retry.defaults()
 }
 
-// origin reads the transfer origin: scheme, host and perhaps a path prefix, and nothing else.
+// origin reads the transfer origin: scheme and host, and nothing else. The contract has the routes at the root of their
+// origin (persistence.v1, section 6), so an address with a path would only ever answer 404.
 func origin(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, local("new", InvalidRequest, "Options.Transfer must be an origin such as http://127.0.0.1:3001")
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
+		u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return nil, local("new", InvalidRequest, "Options.Transfer must be an origin such as http://127.0.0.1:8635")
+	}
+	if u.Path != "" && u.Path != "/" {
+		return nil, local("new", InvalidRequest, "Options.Transfer has a path, %s, and the routes /uploads and /artifacts are at the root of an origin: give %s://%s", u.EscapedPath(), u.Scheme, u.Host)
 	}
 	return u, nil
 }

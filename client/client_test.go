@@ -336,12 +336,16 @@ func TestNewRefuses(t *testing.T) {
 	if _, err := client.New(t.Context(), other, client.Options{}); !client.IsCode(err, client.UnsupportedFormat) {
 		t.Errorf("another contract: %v", err)
 	}
-	for _, origin := range []string{"127.0.0.1:3001", "ftp://h", "http://", "http://me@h", "http://h?a=b", "/uploads"} {
+	for _, origin := range []string{"127.0.0.1:3001", "ftp://h", "http://", "http://:1", "http://me@h", "http://h?a=b", "http://h?", "/uploads", "http://h//"} {
 		if _, err := client.New(t.Context(), &script{}, client.Options{Transfer: origin}); !client.IsCode(err, client.InvalidRequest) {
 			t.Errorf("origin %q: %v", origin, err)
 		}
 	}
-	c, _ := noted(t, &script{}, client.Options{})
+	_, err := client.New(t.Context(), &script{}, client.Options{Transfer: "https://h:1/foo/"})
+	if !client.IsCode(err, client.InvalidRequest) || !strings.Contains(err.Error(), "a path, /foo/,") || !strings.HasSuffix(err.Error(), "give https://h:1") {
+		t.Errorf("an origin with a path: %v", err)
+	}
+	c, _ := noted(t, &script{}, client.Options{Transfer: "http://h/"})
 	if got := c.Capabilities(); got.Limits.MaxPageSize != 200 || got.Durability != "file-sync" {
 		t.Errorf("capabilities %+v", got)
 	}

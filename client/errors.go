@@ -71,6 +71,7 @@ type Error struct {
 	unusable bool // an answer came, and it cannot be used
 	local    bool // nothing was sent
 	again    bool // another attempt may mend it, whatever the code
+	foreign  bool // the code is made of an HTTP status: something on the way may have answered, not the server
 }
 
 // local makes an error of something that was not sent at all.
@@ -137,6 +138,9 @@ func (e *Error) open() bool {
 // settles tells whether the failure says of earlier attempts with the same key that they had no effect: the server
 // found no record of the key before it looked at what it refuses (persistence.v1, section 2.2).
 func (e *Error) settles() bool {
+	if e.foreign {
+		return false
+	}
 	switch e.Code {
 	case RevisionConflict, IdempotencyConflict, QuotaExceeded, NotFound, TransferIncomplete, IntegrityError, RetentionBlocked:
 		return true
@@ -215,6 +219,7 @@ func fromStatus(res *http.Response, body []byte) *Error {
 		e.Code, e.Message = f.Error.Code, f.Error.Message
 		return e
 	}
+	e.foreign = true
 	switch status := res.StatusCode; {
 	case status >= 300 && status < 400:
 		e.Message = "the server sent a redirect, which is not followed with a token: configure the address that answers itself"

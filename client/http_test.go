@@ -184,3 +184,39 @@ func ExampleError() {
 	}
 	// Output: busy 250ms true true
 }
+
+// TestForeignAnswer: after a lost answer, a refusal by something on the way says nothing of whether the write happened.
+// The control: the same refusal by the server itself does.
+func TestForeignAnswer(t *testing.T) {
+	own := `{"jsonrpc":"2.0","id":3,"result":{"isError":true,"content":[{"type":"text","text":"{}"}],"structuredContent":{"error":{"code":"quota_exceeded","message":"full"}}}}`
+	for name, tt := range map[string]struct {
+		second  http.HandlerFunc
+		unknown bool
+	}{
+		"a proxy": {answer(413, "text/html", "<html>"), true},
+		"server":  {answer(200, "application/json", own), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := 0
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch calls++; calls {
+				case 1:
+					answer(200, "application/json", `{"jsonrpc":"2.0","id":1,"result":{"structuredContent":`+capabilities+`}}`)(w, r)
+				case 2:
+					panic(http.ErrAbortHandler)
+				default:
+					tt.second(w, r)
+				}
+			}))
+			defer s.Close()
+			c, err := client.New(t.Context(), client.HTTP(s.URL, ""), client.Options{Retry: client.Retry{First: 1}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = c.Put(t.Context(), put)
+			if _, unknown := client.Unknown(err); !client.IsCode(err, client.QuotaExceeded) || unknown != tt.unknown || calls != 3 {
+				t.Errorf("unknown is %v after %d calls: %v", unknown, calls, err)
+			}
+		})
+	}
+}

@@ -298,6 +298,8 @@ func writeFault(err error) error {
 		return fault.New(fault.IdempotencyConflict, "the idempotencyKey was used for other content in this namespace; use a fresh key").Wrap(err)
 	case errors.Is(err, ErrBusy):
 		return fault.New(fault.Busy, "the store is busy; nothing was done, retry with the same idempotencyKey").After(100 * time.Millisecond).Wrap(err)
+	case errors.Is(err, ErrDamaged):
+		return fault.New(fault.IntegrityError, "what is stored under this idempotencyKey, or under this name, is damaged; nothing was done, tell the operator").Wrap(err)
 	case errors.Is(err, ErrUnavailable):
 		return fault.New(fault.StoreUnavailable, "the store cannot be written now; retry later with the same idempotencyKey").Wrap(err)
 	case errors.Is(err, ErrUnknown), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -16,7 +16,7 @@ var (
 	ErrBusy = errors.New("the store is busy")
 	// ErrUnknown: the commit may or may not have happened. The same key settles it.
 	ErrUnknown = errors.New("the outcome of the commit is not known")
-	// ErrDamaged: what is stored is not what was written. Reads only; nothing of it is served.
+	// ErrDamaged: what is stored is not what was written. Nothing of it is served, and nothing was done.
 	ErrDamaged = errors.New("stored bytes are damaged")
 	// ErrUnavailable: the store cannot be used (closed, broken, read-only, full). Nothing changed.
 	ErrUnavailable = errors.New("the store is not available")
@@ -150,7 +150,8 @@ type Tx interface {
 	// that of its artifact, is in use.
 	PutUpload(u *Upload) error
 	// MoveUpload takes an open upload to another state, at now, along the ways of persistence.v1, section 10.2. A final
-	// state frees what the upload charged, and forgets its provenance, which no quota counts. An error when there is no such upload, or no such way.
+	// state frees what the upload charged, and forgets its provenance, which no quota counts. An error when there is no
+	// such upload, or no such way.
 	MoveUpload(namespace, uploadID string, to UploadState, now time.Time) error
 	// PutArtifact writes a new artifact and charges a.Size to the namespace. An error when there is one of this id.
 	PutArtifact(a *Artifact) error

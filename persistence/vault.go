@@ -74,7 +74,10 @@ func (v *vault) hold() (release func()) {
 func (v *vault) claim(d Digest) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.holds > 0 || v.users[d] != 0 && !weak(SweepDuringCommit) {
+	if v.users[d] > 0 && weak(SweepDuringCommit) {
+		return true // beside the users, whom unclaim leaves alone
+	}
+	if v.holds > 0 || v.users[d] != 0 {
 		v.waiting[d] = true
 		return false
 	}
@@ -87,7 +90,9 @@ func (v *vault) claim(d Digest) bool {
 func (v *vault) unclaim(d Digest) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	delete(v.users, d)
+	if v.users[d] < 0 {
+		delete(v.users, d)
+	}
 	v.freed.Broadcast()
 }
 
@@ -153,7 +158,7 @@ func (v *vault) verify(ctx context.Context, d Digest, size int64) error {
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return fmt.Errorf("%w: %w", errWrongBytes, err) // a sector that cannot be read is damage
+		return fmt.Errorf("%w: %w", ErrUnavailable, err) // it may be readable later: nothing is concluded from it
 	case n != size || Digest(h.Sum(nil)) != d:
 		return errWrongBytes
 	}

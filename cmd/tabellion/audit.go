@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ type readAuditCommand struct {
 	Denied      bool   `help:"Only what was refused: access, credentials, too many calls."`
 	Subject     string `placeholder:"NAME" help:"Only of this caller, such as user:ana."`
 	Operation   string `placeholder:"NAME" help:"Only this operation, such as persistence.put; persistence. is all that begin so."`
-	Outcome     string `placeholder:"WORD" help:"Only with this outcome, such as ok or policy_denied."`
+	Outcome     string `placeholder:"WORD" help:"Only with this outcome: ok, begun, error, asked, lost, or the code of a refusal such as policy_denied."`
 	Path        string `placeholder:"PATH" help:"Only about this path and what is below it, such as /persistence/namespaces/explorer."`
 	Correlation string `placeholder:"ID" help:"Only of this call, as an internal error names it."`
 	Limit       int    `default:"100" placeholder:"N" help:"The newest N that match; 0 is all."`
@@ -37,7 +38,7 @@ type readAuditCommand struct {
 
 // Help is the end of the help text.
 func (*readAuditCommand) Help() string {
-	return "Shows effects, refusals, failed authentications, changes of keys and the like, oldest first, one line each: time, outcome, who, operation, target, and why. Allowed reads are not among them: they are in a file, which is named at the end.\n\n" + exitHelp
+	return "Shows effects, refusals, failed authentications, changes of keys and the like, oldest first by the time at which their call began, one line each: time, outcome, who, operation, target, and why. With --limit 0 they come in the order of the trail, in which a call stands where it ended. Allowed reads are not among them: they are in a file, which is named at the end.\n\n" + exitHelp
 }
 
 // auditPage is how many entries are asked for at once.
@@ -63,7 +64,7 @@ func (c *readAuditCommand) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
-	slices.Reverse(entries)
+	slices.SortFunc(entries, byTime)
 	if c.JSON {
 		return printValue(env, canonjson.Object(canonjson.M("entries", canonjson.Array(entries...)),
 			canonjson.M("more", canonjson.Bool(more)), canonjson.M("reads", reads)))
@@ -71,6 +72,7 @@ func (c *readAuditCommand) Run(env *Env) error {
 	if more {
 		say(env, "Older entries are left out; --limit 0 shows all.")
 	}
+	c.none(env, len(entries))
 	for _, e := range entries {
 		if _, err := fmt.Fprintln(env.Stdout, auditLine(e)); err != nil {
 			return err
@@ -82,14 +84,31 @@ func (c *readAuditCommand) Run(env *Env) error {
 
 // all prints every entry as it comes.
 func (c *readAuditCommand) all(env *Env, cfg *tabellion.Config) error {
+	shown := 0
 	reads, _, err := c.pages(env, cfg, "oldest", func(e canonjson.Value) error {
+		shown++
 		_, err := fmt.Fprintln(env.Stdout, auditLine(e))
 		return err
 	})
 	if err == nil {
+		c.none(env, shown)
 		say(env, "Allowed reads are in %s.", reads.Str())
 	}
 	return err
+}
+
+// none says so when no entry is shown: an empty page looks like a failure.
+func (c *readAuditCommand) none(env *Env, shown int) {
+	if shown == 0 {
+		say(env, "No entry matches.")
+	}
+}
+
+// byTime orders entries by their time, and those of one moment by their place in the trail. Their times have one form
+// and zone, so that they order as texts.
+func byTime(a, b canonjson.Value) int {
+	return cmp.Or(cmp.Compare(a.Get("time").Str(), b.Get("time").Str()), cmp.Compare(a.Get("writer").Str(), b.Get("writer").Str()),
+		cmp.Compare(number(a, "position"), number(b, "position")))
 }
 
 // pages asks for entries until there are enough. more tells that further ones may be there.

@@ -89,3 +89,32 @@ func TestManyPages(t *testing.T) {
 		}
 	}
 }
+
+// TestAuditByTime: a page is ordered by the time of the entries, and those of one moment by their place, though the trail
+// has them in the order in which calls ended. All of the trail comes in its own order.
+func TestAuditByTime(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s, err := sqlite.Open(context.Background(), dir, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now().Add(-time.Hour).Truncate(time.Second)
+	var rows []audit.Row
+	for i, ms := range []int{0, 7, 3, 5, 5, 4} {
+		rows = append(rows, (&audit.Entry{Time: at.Add(time.Duration(ms) * time.Millisecond), Kind: audit.KindEffect, Subject: "user:ana", Outcome: "ok", Note: fmt.Sprintf("n%d", i)}).Encode())
+	}
+	if err := errors.Join(s.AppendAudit(context.Background(), rows), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for limit, want := range map[string]string{"0": "n0 n1 n2 n3 n4 n5", "100": "n0 n2 n5 n3 n4 n1"} {
+		out, _ := runIn(t, exitFine, "audit", "--persistence", dir, "--subject", "user:ana", "--limit", limit)
+		var got []string
+		for line := range strings.Lines(out) {
+			_, note, _ := strings.Cut(strings.TrimSpace(line), "note=")
+			got = append(got, note)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("--limit %s: %v, want %s", limit, got, want)
+		}
+	}
+}

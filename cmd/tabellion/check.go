@@ -28,6 +28,9 @@ Here exit code 0 says that no damage was found, and 1 that there is some. ` + ex
 
 // Run checks.
 func (c *checkCommand) Run(env *Env) error {
+	if c.ReadData && c.ReadDataSubset != "" {
+		return failed("--read-data reads all bytes and --read-data-subset %s a share of them: give one of the two", c.ReadDataSubset)
+	}
 	subset, err := parseShare(c.ReadDataSubset)
 	if err != nil {
 		return err
@@ -56,7 +59,7 @@ func (c *checkCommand) Run(env *Env) error {
 	})
 	line.end()
 	if err != nil {
-		return unreadable(folderError(cfg, "the check", err))
+		return unreadable(folderError(cfg, "the check", "nothing was changed", err))
 	}
 	return c.show(env, cfg.Data, report)
 }

@@ -56,6 +56,9 @@ type parsed struct{ code int }
 func run(env *Env, args []string) (code int) {
 	err := dispatch(env, args)
 	if s := env.Signal(); s != nil && (err != nil || exitCode(s) == 130) {
+		if codeOf(err) == exitInterrupted {
+			fmt.Fprintf(env.Stderr, "tabellion: %s\n", words(err))
+		}
 		return exitCode(s)
 	}
 	if err != nil && err.Error() != "" {
@@ -125,13 +128,16 @@ func newParser(env *Env, g *grammar) (*kong.Kong, error) {
 	)
 }
 
-// usage says how to get help.
+// usage says how to get help, for the command that was named as far as it is one.
 func usage(err error) error {
 	command := "tabellion"
 	var p *kong.ParseError
 	if errors.As(err, &p) && p.Context != nil {
-		if path := p.Context.Command(); path != "" {
-			command += " " + strings.Fields(path)[0]
+		for _, word := range strings.Fields(p.Context.Command()) {
+			if strings.HasPrefix(word, "<") {
+				break // an argument
+			}
+			command += " " + word
 		}
 	}
 	return failed("%w; see %s --help", err, command)

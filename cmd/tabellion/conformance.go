@@ -34,7 +34,7 @@ type persistenceRun struct {
 func (*persistenceRun) Help() string {
 	return `Each scenario expects an empty store and a policy of its own. There are two ways to give it that.
 
-With --url the server is taken as it is. It must give alice all four capabilities on /persistence/**, everybody else named by --as nothing, and keep everything forever. Every namespace of a scenario gets a random ending, so runs do not meet each other or other users of the server; what a run wrote stays there, in namespaces that end in -conformance-... Skipped, each with its reason: scenarios that need another limit, retention, policy or mode, or a caller without a token, and those whose namespaces cannot be renamed without changing what they test.
+With --url the server is taken as it is. It must give alice all four capabilities on /persistence/**, everybody else named by --as nothing, and keep everything forever. Every namespace of a scenario gets a random ending, so runs do not meet each other or other users of the server; what a run wrote stays there, in namespaces that end in -conformance-..., and uploads that a scenario leaves open are aborted at its end. Skipped, each with its reason: scenarios that need another limit, retention, policy or mode, or a caller without a token, and those whose namespaces cannot be renamed without changing what they test.
 
 With --control a fresh server is made for each scenario. COMMAND gets a line of JSON on standard input:
 
@@ -45,6 +45,8 @@ and answers with one on standard output:
   {"url":"http://127.0.0.1:8635/mcp","transfer":"http://127.0.0.1:8635","tokens":{"alice":"..."}}
 
 or {"error":"..."}, which fails the scenario. limits holds what differs from the contract's defaults; retentionSeconds null is forever; mode open means that no token is asked for. Later lines {"setGrants":[...]} replace the grants and are answered in the same way. The end of standard input means: stop the server and exit. An answer may take a minute, the end 15 seconds. examples/conformance-control is such a command.
+
+A request that the server refuses for now is repeated after the time that it names, up to 100 times within a minute: JSON-RPC errors -32010 and -32014, HTTP 429, HTTP 503 with Retry-After, and on the transfer routes 500 busy with Retry-After where the scenario expects something else. A limit of 50 calls a second makes a run longer, not red.
 
 Scenarios that move the clock, restart the server or damage its store are skipped either way.
 
@@ -61,6 +63,7 @@ func (c *persistenceRun) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
+	defer place.end()
 	out := &runReport{env: env, verbose: c.Verbose, json: c.JSON, terminal: !c.JSON && isTerminal(env.Stderr)}
 	for _, era := range c.eras() {
 		if err := runEra(env.Ctx, place, era, list, out); err != nil {

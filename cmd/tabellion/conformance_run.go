@@ -24,6 +24,15 @@ const (
 // scenarioTimeout bounds one scenario, the making of its server included. It is a guard against hanging.
 const scenarioTimeout = 5 * time.Minute
 
+// runPatience is how long a run waits for a server that takes no more calls for now: each request is repeated up to 100
+// times within a minute. A run is a faster caller than most limits are made for.
+func runPatience() scenario.Patience {
+	return scenario.Patience{Repeats: 100, Longest: time.Minute}
+}
+
+// cleanupTimeout bounds the aborts after a scenario, also when the run is interrupted.
+const cleanupTimeout = 30 * time.Second
+
 // venue is where scenarios run.
 type venue interface {
 	// begin prepares for the scenarios of an era.
@@ -31,13 +40,36 @@ type venue interface {
 	// open makes ready for one scenario. A skip says why it cannot run here. An error ends the run, unless it is a
 	// refusal, which fails the scenario.
 	open(ctx context.Context, s *scenario.Scenario) (b *booth, skip string, err error)
+	// end leaves no session and no connection open.
+	end()
 }
 
 // booth is a server that is ready for one scenario.
 type booth struct {
 	scenario *scenario.Scenario // as it is to be run here
 	runner   scenario.Runner
+	shared   bool // the server stays: uploads that the scenario leaves open are aborted
 	close    func() error
+}
+
+// run runs the scenario, and leaves no upload open on a server that stays, whatever came of it.
+func (b *booth) run(ctx context.Context) error {
+	failure := b.runner.Run(ctx, b.scenario)
+	if !b.shared {
+		return failure
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	return errors.Join(failure, b.runner.AbortUploads(ctx))
+}
+
+// newTarget makes a target that is as patient as the run.
+func newTarget(url, transfer string, tokens map[string]string, era string) (*rawmcp.Target, error) {
+	t, err := rawmcp.NewTarget(url, transfer, tokens, era == eraLegacy)
+	if err == nil {
+		t.Patience = runPatience()
+	}
+	return t, err
 }
 
 // refusal is the word of a control command that it cannot make the server that a scenario needs.
@@ -89,7 +121,7 @@ func attempt(ctx context.Context, v venue, s *scenario.Scenario) (how outcome, r
 	case skip != "":
 		return skipped, skip, nil
 	}
-	failure := b.runner.Run(ctx, b.scenario)
+	failure := b.run(ctx)
 	if err := b.close(); err != nil {
 		return "", "", errors.Join(err, failure)
 	}
@@ -140,11 +172,9 @@ func newGivenServer(url, transfer string, tokens map[string]string) (*givenServe
 
 // begin reads what the server says of itself.
 func (g *givenServer) begin(ctx context.Context, era string) error {
-	if g.target != nil {
-		g.target.Close()
-	}
+	g.end()
 	var err error
-	if g.target, err = rawmcp.NewTarget(g.url, g.transfer, g.tokens, era == eraLegacy); err != nil {
+	if g.target, err = newTarget(g.url, g.transfer, g.tokens, era); err != nil {
 		return err
 	}
 	g.given.Callers = slices.Sorted(maps.Keys(g.tokens))
@@ -165,6 +195,13 @@ func (g *givenServer) begin(ctx context.Context, era string) error {
 	return nil
 }
 
+// end closes the target of the last era.
+func (g *givenServer) end() {
+	if g.target != nil {
+		g.target.Close()
+	}
+}
+
 // open renames the scenario's namespaces.
 func (g *givenServer) open(_ context.Context, s *scenario.Scenario) (*booth, string, error) {
 	if unmet := s.Unmet(g.given); len(unmet) > 0 {
@@ -175,8 +212,8 @@ func (g *givenServer) open(_ context.Context, s *scenario.Scenario) (*booth, str
 	if err != nil {
 		return nil, "its namespaces cannot be renamed: " + err.Error(), nil
 	}
-	runner := scenario.Runner{Target: g.target, Outputs: g.outputs}
-	return &booth{scenario: renamed, runner: runner, close: func() error { return nil }}, "", nil
+	runner := scenario.Runner{Target: g.target, Outputs: g.outputs, Patience: runPatience()}
+	return &booth{scenario: renamed, runner: runner, shared: true, close: func() error { return nil }}, "", nil
 }
 
 // controlledServers are servers that a command starts, one a scenario.
@@ -191,6 +228,9 @@ func (c *controlledServers) begin(_ context.Context, era string) error {
 	c.era = era
 	return nil
 }
+
+// end has nothing to do: each booth closed its own.
+func (*controlledServers) end() {}
 
 // open starts the command for a scenario.
 func (c *controlledServers) open(ctx context.Context, s *scenario.Scenario) (*booth, string, error) {
@@ -212,7 +252,7 @@ func (c *controlledServers) open(ctx context.Context, s *scenario.Scenario) (*bo
 
 // booth makes a booth of a server that the command started.
 func (c *controlledServers) booth(ctx context.Context, p *controlProcess, s *scenario.Scenario, at controlAnswer, callers []string) (*booth, error) {
-	first, err := rawmcp.NewTarget(at.URL, at.Transfer, at.Tokens, c.era == eraLegacy)
+	first, err := newTarget(at.URL, at.Transfer, at.Tokens, c.era)
 	if err != nil {
 		return nil, fmt.Errorf("the control command's answer: %w", err)
 	}
@@ -226,7 +266,7 @@ func (c *controlledServers) booth(ctx context.Context, p *controlProcess, s *sce
 		if err != nil {
 			return err
 		}
-		next, err := rawmcp.NewTarget(at.URL, at.Transfer, at.Tokens, c.era == eraLegacy)
+		next, err := newTarget(at.URL, at.Transfer, at.Tokens, c.era)
 		if err != nil {
 			return err
 		}
@@ -238,7 +278,7 @@ func (c *controlledServers) booth(ctx context.Context, p *controlProcess, s *sce
 		m.Close()
 		return p.end()
 	}
-	return &booth{scenario: s, runner: scenario.Runner{Target: m, Hooks: hooks, Outputs: outputs}, close: stop}, nil
+	return &booth{scenario: s, runner: scenario.Runner{Target: m, Hooks: hooks, Outputs: outputs, Patience: runPatience()}, close: stop}, nil
 }
 
 // movable is a target that is replaced when its server moves. Steps run one after the other, so no call is under way

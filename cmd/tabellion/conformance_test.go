@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -149,21 +150,12 @@ func TestConformanceGivenServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a server: run by make test")
 	}
-	env := &Env{Environ: os.Environ()}
-	p, err := startControl(env, compile(t, "examples/conformance-control")+" "+process.Binary(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.end()
-	at, err := p.ask(t.Context(), map[string]any{"setup": scenario.Setup{}.Resolved(), "callers": []string{"alice", "nobody"}, "era": "stateless"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := staying(t)
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(at.Tokens["alice"]+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"--url", at.URL, "--transfer", at.Transfer, "--as", "alice=@" + file, "--as", "nobody=" + at.Tokens["nobody"], contractScenarios}
+	args := append(to(at), "--as", "alice=@"+file, contractScenarios)
 	for run := range 2 {
 		code, eras, stderr := results(t, args...)
 		if code != exitFine || len(eras) != 2 || eras[0].Passed < 80 || eras[0].Passed != eras[1].Passed {
@@ -184,24 +176,111 @@ func TestConformanceGivenServer(t *testing.T) {
 	unchanged(t, at)
 }
 
-// unchanged runs a scenario twice as it is written: the second time it finds what the first time left.
-func unchanged(t *testing.T, at controlAnswer) {
+// staying starts a server that stays for the test, with the callers alice and nobody. Variables change its configuration.
+func staying(t *testing.T, variables ...string) controlAnswer {
 	t.Helper()
-	all, err := scenario.Collect([]string{filepath.Join(contractScenarios, "lists.json")})
+	env := &Env{Environ: append(os.Environ(), variables...)}
+	p, err := startControl(env, compile(t, "examples/conformance-control")+" "+process.Binary(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(all, func(n scenario.Named) bool { return n.Scenario.ID == "list-insert-during" })
+	t.Cleanup(func() { p.end() })
+	at, err := p.ask(t.Context(), map[string]any{"setup": scenario.Setup{}.Resolved(), "callers": []string{"alice", "nobody"}, "era": "stateless"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// to are the arguments for a server that stays.
+func to(at controlAnswer) []string {
+	return []string{"--url", at.URL, "--transfer", at.Transfer, "--as", "alice=" + at.Tokens["alice"], "--as", "nobody=" + at.Tokens["nobody"]}
+}
+
+// named finds a scenario of the contract.
+func named(t *testing.T, name string) *scenario.Scenario {
+	t.Helper()
+	all, err := scenario.Collect([]string{contractScenarios})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(all, func(n scenario.Named) bool { return n.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no scenario %s", name)
+	}
+	return all[i].Scenario
+}
+
+// TestConformanceRate: a limit on the rate of calls and transfers makes a run longer and nothing else, in both eras. The
+// control: the same server refuses a caller without patience.
+func TestConformanceRate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a server: run by make test")
+	}
+	at := staying(t, "TABELLION_LIMITS_RATE=5", "TABELLION_LIMITS_BURST=5")
+	code, eras, stderr := results(t, append(to(at), "--run", "/(put-create|artifact-flow|http-no-bearer|idem-parallel)$", contractScenarios)...)
+	if code != exitFine || len(eras) != 2 || eras[0].Passed != 4 || eras[1].Passed != 4 {
+		t.Errorf("exit code %d\n%s%s\n%+v", code, failures(eras), stderr, eras)
+	}
+	if err := untilRefused(t, at, "artifacts/artifact-flow"); err == nil || !strings.Contains(err.Error(), "-32010") && !strings.Contains(err.Error(), "too many calls") {
+		t.Errorf("without patience: got %v, so the limit shows nothing", err)
+	}
+}
+
+// untilRefused runs a scenario again and again, at most 30 times, without patience and without aborts, and gives what
+// it fails with.
+func untilRefused(t *testing.T, at controlAnswer, name string) error {
+	t.Helper()
 	target, err := rawmcp.NewTarget(at.URL, at.Transfer, at.Tokens, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer target.Close()
 	r := scenario.Runner{Target: target}
-	if err := r.Run(t.Context(), all[i].Scenario); err != nil {
+	for i := range 30 {
+		s, err := named(t, name).Rename(fmt.Sprintf("-again-%d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Run(t.Context(), s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestConformanceUploads: a run leaves no upload open, so that one key can make any number of runs. The control: the
+// scenarios themselves leave uploads open, until the server takes no more.
+func TestConformanceUploads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a server: run by make test")
+	}
+	at := staying(t, "TABELLION_PERSISTENCE_LIMITS_OPEN_UPLOADS=20")
+	for run := range 6 {
+		code, eras, stderr := results(t, append(to(at), "--era", "stateless", "--run", "^(artifacts|http)/", contractScenarios)...)
+		if code != exitFine || len(eras) != 1 || eras[0].Passed < 20 {
+			t.Fatalf("run %d: exit code %d\n%s%s", run+1, code, failures(eras), stderr)
+		}
+	}
+	if err := untilRefused(t, at, "artifacts/artifact-begin-distinct"); err == nil || !strings.Contains(err.Error(), "quota_exceeded") {
+		t.Errorf("without aborts: got %v, so the limit shows nothing", err)
+	}
+}
+
+// unchanged runs a scenario twice as it is written: the second time it finds what the first time left.
+func unchanged(t *testing.T, at controlAnswer) {
+	t.Helper()
+	s := named(t, "lists/list-insert-during")
+	target, err := rawmcp.NewTarget(at.URL, at.Transfer, at.Tokens, false)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Run(t.Context(), all[i].Scenario); err == nil {
+	defer target.Close()
+	r := scenario.Runner{Target: target}
+	if err := r.Run(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Run(t.Context(), s); err == nil {
 		t.Error("the scenario passes twice on one store: the test of renaming shows nothing")
 	}
 }

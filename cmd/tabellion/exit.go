@@ -16,6 +16,8 @@ const (
 	exitFindings = 1 // findings, drift, or a "no" that was asked for
 	exitFailed   = 2 // could not do it, wrong usage included
 	exitRefused  = 3 // refused to start, or the store cannot be read
+
+	exitInterrupted = 130 // with words on what is left; the signal's own code is given
 )
 
 // exitError is an error with its exit code.
@@ -43,6 +45,12 @@ func failed(format string, args ...any) error {
 // refused is an error of exit code 3.
 func refused(err error) error { return &exitError{exitRefused, err} }
 
+// interrupted is an error of work that a signal has broken off. Its words are said, which those of other errors are not
+// after a signal.
+func interrupted(format string, args ...any) error {
+	return &exitError{exitInterrupted, fmt.Errorf(format, args...)}
+}
+
 // codeOf is the exit code of an error.
 func codeOf(err error) int {
 	var e *exitError
@@ -52,7 +60,7 @@ func codeOf(err error) int {
 		return exitFine
 	case errors.As(err, &e):
 		return e.code
-	case errors.As(err, &problems), errors.Is(err, tabellion.ErrInUse), errors.Is(err, control.ErrNobody),
+	case errors.As(err, &problems), errors.Is(err, tabellion.ErrInUse), errors.Is(err, control.ErrNobody), errors.Is(err, control.ErrSilent),
 		fault.CodeOf(err) == fault.StoreUnavailable:
 		return exitRefused
 	}

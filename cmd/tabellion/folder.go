@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/tabellion-mcp/tabellion"
@@ -48,8 +51,8 @@ func askOwner(env *Env, cfg *tabellion.Config, line *progressLine, operation str
 }
 
 // folderError gives an error of work on a folder its exit code: 1 for damage, 3 for a folder that cannot be had or read,
-// otherwise 2.
-func folderError(cfg *tabellion.Config, doing string, err error) error {
+// otherwise 2. left says what an interrupt leaves.
+func folderError(cfg *tabellion.Config, doing, left string, err error) error {
 	var locked *sqlite.LockedError
 	var damaged *maintain.DamagedError
 	var known *exitError
@@ -58,7 +61,7 @@ func folderError(cfg *tabellion.Config, doing string, err error) error {
 	case err == nil, errors.As(err, &known):
 		return err
 	case errors.Is(err, context.Canceled):
-		return failed("%s was interrupted", doing)
+		return interrupted("%s was interrupted; %s", doing, left)
 	case errors.As(err, &damaged), f != nil && f.Code == fault.IntegrityError:
 		return &exitError{exitFindings, errors.New(plainWords(err))}
 	case errors.As(err, &locked):
@@ -67,6 +70,8 @@ func folderError(cfg *tabellion.Config, doing string, err error) error {
 		return refused(fmt.Errorf("%w; use the newer program for %s", err, cfg.Data))
 	case errors.Is(err, sqlite.ErrUnreadable):
 		return refused(fmt.Errorf("%w; copy the folder %s as it is, and restore the newest whole backup into another one: tabellion restore", err, cfg.Data))
+	case f == nil && errors.Is(err, syscall.EROFS):
+		return refused(fmt.Errorf("%w; a folder is locked while it is worked on, so it must be on a disk that can be written: copy %s to one", err, cfg.Data))
 	case f != nil && f.Code == fault.Internal:
 		return failed("%s", plainWords(err))
 	}
@@ -99,12 +104,21 @@ func (p *place) loadStore(env *Env) (*tabellion.Config, error) {
 	return cfg, needStore(cfg)
 }
 
-// missingBackup says that a folder is no backup.
-func missingBackup(from string, err error) error {
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
+// findBackup refuses a folder that holds no whole backup.
+func findBackup(from string) error {
+	info, err := os.Stat(from)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return refused(fmt.Errorf("there is no folder %s: give the folder that tabellion backup has made", from))
+	case err != nil:
+		return refused(fmt.Errorf("look for the backup: %w", err))
+	case !info.IsDir():
+		return refused(fmt.Errorf("%s is not a folder: give the folder that tabellion backup has made", from))
 	}
-	return refused(fmt.Errorf("%s holds no whole backup (there is no backup.json in it): give the folder that tabellion backup has made: %w", from, err))
+	if _, err := os.Lstat(filepath.Join(from, "backup.json")); errors.Is(err, fs.ErrNotExist) {
+		return refused(fmt.Errorf("%s holds no whole backup (there is no backup.json in it): give the folder of one that tabellion backup has finished", from))
+	}
+	return nil
 }
 
 // showFindings prints findings, damage first.

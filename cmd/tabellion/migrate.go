@@ -37,7 +37,7 @@ func (c *migrateCommand) Run(env *Env) error {
 	have, known, err := sqlite.Format(cfg.Data)
 	switch {
 	case err != nil:
-		return unreadable(folderError(cfg, "the migration", err))
+		return unreadable(folderError(cfg, "the migration", "each of its steps was done whole or not at all: run it again", err))
 	case have > known:
 		return refused(fmt.Errorf("%w: it is %d, known are 1 to %d; use the newer program for %s", sqlite.ErrNewerFormat, have, known, cfg.Data))
 	case have == known || c.DryRun:
@@ -47,7 +47,7 @@ func (c *migrateCommand) Run(env *Env) error {
 	from, to, err := sqlite.Migrate(env.Ctx, cfg.Data, func(step, of int) { line.tell("steps of the migration", int64(step), int64(of)) })
 	line.end()
 	if err != nil {
-		return unreadable(folderError(cfg, "the migration", err))
+		return unreadable(folderError(cfg, "the migration", "each of its steps was done whole or not at all: run it again", err))
 	}
 	return c.show(env, cfg, migration{from, to, false})
 }

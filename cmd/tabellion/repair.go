@@ -21,7 +21,7 @@ type repairCommand struct {
 
 // Help is the end of the help text.
 func (*repairCommand) Help() string {
-	return `Repairs what can be proved from what is there, and deletes nothing that something may need. Everything else is listed with what to do. The database is copied aside first. No server may have the folder.
+	return `Repairs what can be proved from what is there, and deletes nothing that something may need. Everything else is listed with what to do. The database is copied aside first. The bytes of artifacts are not read, and cannot be repaired: check --read-data names those that are damaged. No server may have the folder.
 
 Here exit code 1 says that damage is left, or with --dry-run that there is some. ` + exitHelp
 }
@@ -49,7 +49,7 @@ func (c *repairCommand) repair(env *Env, cfg *tabellion.Config, dry bool) (*main
 	line := newProgressLine(env, c.JSON)
 	report, err := maintain.Repair(env.Ctx, cfg.Data, maintain.RepairOptions{DryRun: dry, Progress: line.tell, Now: time.Now()})
 	line.end()
-	return report, unreadable(folderError(cfg, "the repair", err))
+	return report, unreadable(folderError(cfg, "the repair", "each of its steps was done whole or not at all: run it again", err))
 }
 
 // confirm shows what would be done and asks a person.
@@ -113,6 +113,6 @@ func (c *repairCommand) words(env *Env, r *maintain.RepairReport, left int64) er
 	if left > 0 {
 		verdict = counted(left, "damage") + " cannot be repaired"
 	}
-	_, err := fmt.Fprintf(env.Stdout, "%s %s; %s\n", done, counted(int64(len(r.Done)), "thing"), verdict)
+	_, err := fmt.Fprintf(env.Stdout, "%s %s; %s; the bytes of artifacts were not read: check --read-data reads them\n", done, counted(int64(len(r.Done)), "thing"), verdict)
 	return err
 }

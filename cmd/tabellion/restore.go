@@ -33,11 +33,18 @@ func (c *restoreCommand) Run(env *Env) error {
 	if err != nil {
 		return failed("find the folder %s: %w", c.From, err)
 	}
+	if err := findBackup(from); err != nil {
+		return err
+	}
 	line := newProgressLine(env, c.JSON)
 	report, err := maintain.Restore(env.Ctx, from, cfg.Data, maintain.RestoreOptions{Force: c.Force, Progress: line.tell, Now: time.Now()})
 	line.end()
 	if err != nil {
-		return missingBackup(from, folderError(cfg, "the restore", err))
+		left := "run it again with the same backup, and it goes on"
+		if c.Force {
+			left += asideWords(cfg.Data)
+		}
+		return folderError(cfg, "the restore", left, err)
 	}
 	if c.JSON {
 		return printJSON(env, report)

@@ -17,7 +17,7 @@ type retentionCommand struct {
 
 // Help is the end of the help text.
 func (*retentionCommand) Help() string {
-	return "Counts superseded revisions and artifacts that are old enough to be purged, those of them that something refers to (see inbound), and what purging the others would free. Nothing is purged by it, and nothing is ever purged by itself.\n\n" + exitHelp
+	return "Counts superseded revisions and artifacts that are old enough to be purged, those of them that something refers to (see inbound), and what purging the others would free. Nothing is purged by it, and nothing is ever purged by itself. While everything is kept forever, --age shows what a finite retention would let go.\n\n" + exitHelp
 }
 
 // Run tells it.
@@ -35,6 +35,15 @@ func (c *retentionCommand) Run(env *Env) error {
 		return printValue(env, canonjson.Object(canonjson.M("before", out.Get("before")), canonjson.M("retention", out.Get("retention")),
 			canonjson.M("namespaces", canonjson.Array(items...))))
 	}
+	if out.Get("before").IsAbsent() {
+		say(env, "Nothing may be purged: persistence.retention is forever. --age 90d shows what a finite retention would let go.")
+		return nil
+	}
+	return c.table(env, items, out)
+}
+
+// table prints a report for a person.
+func (c *retentionCommand) table(env *Env, items []canonjson.Value, out canonjson.Value) error {
 	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAMESPACE\tREVISIONS\tREFERRED TO\tARTIFACTS\tREFERRED TO\tPURGING THE REST FREES")
 	var total int64

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	ossignal "os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -69,4 +71,49 @@ func secondSignal(t *testing.T, signal syscall.Signal, code int) {
 	if took := time.Since(second); took > 5*time.Second {
 		t.Errorf("the second signal took %s", took)
 	}
+}
+
+// TestStoppedOwner: commands do not wait for a server that was stopped. They name it and end with 3, and work again once
+// it goes on.
+func TestStoppedOwner(t *testing.T) {
+	t.Parallel()
+	data, ops := filepath.Join(t.TempDir(), "data"), freeAddress()
+	server := exec.Command("tabellion", "serve", "--persistence", data, "--dev", "--listen", freeAddress(), "--ops", ops)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		server.Process.Kill()
+		server.Wait()
+	}()
+	waitReady(t, "http://"+ops+"/readyz")
+	server.Process.Signal(syscall.SIGSTOP)
+	want := fmt.Sprintf("process %d has the folder %s and does not answer", server.Process.Pid, data)
+	commands := [][]string{
+		{"check", "--persistence", data}, {"namespaces", "--persistence", data}, {"keys", "list", "--persistence", data},
+		{"backup", "--persistence", data, filepath.Join(t.TempDir(), "b")}, {"stdio", "--persistence", data},
+		{"policy", "explain", "--persistence", data, "user:ana", "persistence.read", "/persistence"},
+		{"serve", "--persistence", data, "--listen", freeAddress(), "--ops", freeAddress()},
+	}
+	ended := make(chan string, len(commands))
+	for _, args := range commands {
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // a guard against waiting for ever
+			defer cancel()
+			c := exec.CommandContext(ctx, "tabellion", args...)
+			out, err := c.CombinedOutput()
+			problem := ""
+			if c.ProcessState == nil || c.ProcessState.ExitCode() != exitRefused || !strings.Contains(string(out), want) {
+				problem = fmt.Sprintf("%v: %v: %s", args, err, out)
+			}
+			ended <- problem
+		}()
+	}
+	for range commands {
+		if problem := <-ended; problem != "" {
+			t.Error(problem)
+		}
+	}
+	server.Process.Signal(syscall.SIGCONT)
+	runIn(t, exitFine, "check", "--persistence", data)
 }

@@ -173,6 +173,9 @@ func TestInterruptedBackup(t *testing.T) {
 	if code := <-ended; code != 130 {
 		t.Errorf("exit code %d, want 130", code)
 	}
+	if shown := term.text(); !strings.Contains(shown, "the backup was interrupted; what is in "+to+" is a part of a backup at most") || !strings.Contains(shown, "--force") {
+		t.Errorf("shown at the end: %q", shown)
+	}
 	if _, err := os.Stat(filepath.Join(to, "backup.json")); !errors.Is(err, fs.ErrNotExist) || out.Len() > 0 {
 		t.Errorf("it looks whole: %v, %q", err, out.String())
 	}

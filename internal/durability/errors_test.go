@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,7 +79,7 @@ func newErrorRig(t *testing.T, run *errorRun, binary string, env ...string) *err
 	fs := powercut.MountForTest(t, 0)
 	e := &errorRig{t: t, fs: fs, run: run, rec: history.NewRecorder()}
 	data := filepath.Join(fs.Dir(), "data")
-	borrowAuditKey(t, data)
+	bringStore(t, data)
 	e.rig = newRigOn(t, binary, data, env...)
 	e.http = e.rig.client(1)
 	e.client = workload.NewClient(workload.Config{
@@ -89,24 +90,25 @@ func newErrorRig(t *testing.T, run *errorRun, binary string, env ...string) *err
 	return e
 }
 
-// borrowAuditKey begins a data folder with an audit key that was made elsewhere: making one needs a hard link, which the
-// power-cut file system does not have.
-func borrowAuditKey(t *testing.T, data string) {
+// bringStore begins a data folder with a store that was made elsewhere: making one needs a hard link, for the key that
+// signs the audit trail, which the power-cut file system does not have.
+func bringStore(t *testing.T, data string) {
 	t.Helper()
 	elsewhere := newRig(t, process.Binary(t))
-	key, err := os.ReadFile(filepath.Join(elsewhere.data, "audit.key"))
-	if err == nil {
-		err = os.Mkdir(data, 0o700)
+	if err := os.CopyFS(data, os.DirFS(elsewhere.data)); err != nil {
+		t.Fatal(err)
 	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(data, "audit.key"), key, 0o600)
-	}
-	for _, name := range []string{filepath.Join(data, "audit.key"), data, filepath.Dir(data)} {
-		if err == nil {
-			err = syncPath(name)
+	err := filepath.WalkDir(data, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
 		}
-	}
-	if err != nil {
+		mode := fs.FileMode(0o600)
+		if info, err := os.Stat(path); err != nil || info.IsDir() {
+			mode = 0o700
+		}
+		return errors.Join(os.Chmod(path, mode), syncPath(path))
+	})
+	if err = errors.Join(err, syncPath(filepath.Dir(data))); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -251,8 +253,8 @@ func errorPlans() []errorPlan {
 		return n
 	}
 	return []errorPlan{
-		{powercut.CallSync, syscall.EIO, stride(2)}, {powercut.CallSync, syscall.ENOSPC, stride(5)},
-		{powercut.CallWrite, syscall.EIO, stride(23)}, {powercut.CallWrite, syscall.ENOSPC, stride(19)},
+		{powercut.CallSync, syscall.EIO, stride(3)}, {powercut.CallSync, syscall.ENOSPC, stride(7)},
+		{powercut.CallWrite, syscall.EIO, stride(37)}, {powercut.CallWrite, syscall.ENOSPC, stride(31)},
 		{powercut.CallRename, syscall.EIO, 1}, {powercut.CallRename, syscall.ENOSPC, stride(2)},
 		{powercut.CallOpen, syscall.EIO, stride(4)}, {powercut.CallOpen, syscall.ENOSPC, stride(4)},
 	}

@@ -41,16 +41,29 @@ func (f atRest) Path(d persistence.Digest) string {
 	return filepath.Join(f.dir, name[:2], name)
 }
 
+// root opens the folder. As the server's, it follows no link that leads out of it.
+func (f atRest) root() (*os.Root, error) { return os.OpenRoot(f.dir) }
+
 // Open is that of persistence.Blobs.
 func (f atRest) Open(_ context.Context, d persistence.Digest) (persistence.BlobReader, error) {
-	info, err := os.Lstat(f.Path(d))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%w: %s", persistence.ErrNoBlob, d)
+	none := fmt.Errorf("%w: %s", persistence.ErrNoBlob, d)
+	root, err := f.root()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, none
 	}
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(f.Path(d), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	defer root.Close() // the file goes on without it
+	name := path.Join(d.String()[:2], d.String())
+	info, err := root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+		return nil, none
+	}
+	if err != nil {
+		return nil, err
+	}
+	file, err := regular(root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0))
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +108,15 @@ func (f atRest) Foreign(ctx context.Context) (found []string, err error) {
 
 // parts lists the parts.
 func (f atRest) parts() (found []string, err error) {
-	entries, err := os.ReadDir(filepath.Join(f.dir, partsFolder))
+	root, err := f.root()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close() // it was only read
+	entries, err := entriesOf(root, partsFolder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -114,10 +135,15 @@ func blobOf(name string, e fs.DirEntry) (persistence.Digest, bool) {
 // walk tells of everything in the folder but the parts: what is in the subfolders of blobs, and whatever else there is.
 // One subfolder is in memory at a time.
 func (f atRest) walk(ctx context.Context, fn func(name string, e fs.DirEntry) error) error {
-	top, err := os.ReadDir(f.dir)
+	root, err := f.root()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	defer root.Close() // it was only read
+	top, err := entriesOf(root, ".")
 	if err != nil {
 		return err
 	}
@@ -128,7 +154,7 @@ func (f atRest) walk(ctx context.Context, fn func(name string, e fs.DirEntry) er
 		case !e.IsDir() || !isSubfolder(e.Name()):
 			err = fn(e.Name(), e)
 		default:
-			err = f.walkIn(ctx, e.Name(), fn)
+			err = walkIn(ctx, root, e.Name(), fn)
 		}
 		if err != nil {
 			return err
@@ -138,8 +164,8 @@ func (f atRest) walk(ctx context.Context, fn func(name string, e fs.DirEntry) er
 }
 
 // walkIn is walk of a subfolder.
-func (f atRest) walkIn(ctx context.Context, sub string, fn func(name string, e fs.DirEntry) error) error {
-	entries, err := os.ReadDir(filepath.Join(f.dir, sub))
+func walkIn(ctx context.Context, root *os.Root, sub string, fn func(name string, e fs.DirEntry) error) error {
+	entries, err := entriesOf(root, sub)
 	if err != nil {
 		return err
 	}
@@ -153,6 +179,9 @@ func (f atRest) walkIn(ctx context.Context, sub string, fn func(name string, e f
 	}
 	return nil
 }
+
+// entriesOf lists a folder, sorted.
+func entriesOf(root *os.Root, name string) ([]fs.DirEntry, error) { return fs.ReadDir(root.FS(), name) }
 
 // isSubfolder tells whether a name is that of a folder of blobs: two lower-case hexadecimal digits.
 func isSubfolder(name string) bool {

@@ -2,6 +2,8 @@ package maintain
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,10 +25,12 @@ type origin struct {
 // from being removed until release. The backup is checked before it counts as one.
 //
 // The target must not exist or be empty, see ErrNotEmpty. After an error, or a kill, it holds no backup.json: what is
-// there is no backup. A *DamagedError tells that the folder itself is damaged; the report names where.
+// there is no backup. A *DamagedError tells that the folder itself is damaged, and names where; ErrReopened that the store
+// or the bytes were closed before the end.
 func BackupOpen(ctx context.Context, s *sqlite.Store, b *blob.Folder, hold func() (release func()), dataDir, to string, o BackupOptions) (*BackupReport, error) {
 	defer hold()()
-	return backup(ctx, origin{dataDir, b, s.Snapshot}, to, o)
+	report, err := backup(ctx, origin{dataDir, b, s.Snapshot}, to, o)
+	return report, reopened(ctx, s, err)
 }
 
 // Backup is BackupOpen of a data folder that no server has; sqlite.ErrLocked tells that one has it. It also takes a
@@ -36,8 +40,8 @@ func Backup(ctx context.Context, dir, to string, o BackupOptions) (*BackupReport
 	if err != nil {
 		return nil, err
 	}
-	unfinished, err := restoring(dir)
-	if err == nil && unfinished {
+	brokenOff, err := restoring(dir)
+	if err == nil && brokenOff {
 		err = fmt.Errorf("back up %s: a restore into it was not finished; run it again first", dir)
 	}
 	if err != nil {
@@ -49,8 +53,8 @@ func Backup(ctx context.Context, dir, to string, o BackupOptions) (*BackupReport
 
 // backup makes a backup. Its order: the database in part, the bytes, the audit key, the database under its name, the
 // check, backup.json.
-func backup(ctx context.Context, from origin, to string, o BackupOptions) (*BackupReport, error) {
-	to, err := filepath.Abs(to)
+func backup(ctx context.Context, from origin, to string, o BackupOptions) (_ *BackupReport, err error) {
+	to, err = filepath.Abs(to)
 	if err == nil {
 		err = apart(from.dir, to)
 	}
@@ -59,9 +63,11 @@ func backup(ctx context.Context, from origin, to string, o BackupOptions) (*Back
 	}
 	r := &BackupReport{Dir: to, Secrets: secretsWords}
 	r.Manifest = Manifest{Backup: backupFormat, Program: o.Version}
-	if r.Aside, err = clear(to, o.Force, moment(o.Now)); err != nil {
+	release, err := r.place(o)
+	if err != nil {
 		return nil, fmt.Errorf("back up into %w", err)
 	}
+	defer func() { err = errors.Join(err, release()) }()
 	if err := r.fill(ctx, from, o); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
@@ -69,6 +75,20 @@ func backup(ctx context.Context, from origin, to string, o BackupOptions) (*Back
 		return nil, fmt.Errorf("back up into %s (what is there now is no whole backup): %w", to, err)
 	}
 	return r, nil
+}
+
+// place makes the target empty. Until release a server can neither have it nor what was moved aside.
+func (r *BackupReport) place(o BackupOptions) (release func() error, err error) {
+	if _, err := vacant(r.Dir, o.Force); err != nil {
+		return nil, err
+	}
+	if release, err = claim(r.Dir); err != nil {
+		return nil, err
+	}
+	if r.Aside, err = clear(r.Dir, o.Force, moment(o.Now)); err != nil {
+		return nil, errors.Join(err, release())
+	}
+	return release, nil
 }
 
 // fill does the work of a backup into an empty folder.
@@ -82,7 +102,7 @@ func (r *BackupReport) fill(ctx context.Context, from origin, o BackupOptions) e
 	if err := r.copyBytes(ctx, from, database+partialEnding, o.Progress); err != nil {
 		return err
 	}
-	if err := r.copyKey(ctx, from.dir); err != nil {
+	if err := r.copyKey(from.dir); err != nil {
 		return err
 	}
 	var err error
@@ -109,23 +129,26 @@ func (r *BackupReport) copyBytes(ctx context.Context, from origin, database stri
 		return err
 	}
 	r.Format, _ = i.Format()
+	if err := sound(i, "copy the database"); err != nil {
+		return errors.Join(err, i.Close())
+	}
 	done, err := copyBlobs(ctx, i, from.blobs, r.Dir, p)
 	r.Blobs, r.BlobBytes = done.blobs, done.bytes
 	return errors.Join(err, i.Close())
 }
 
 // copyKey copies the audit signing key, without which a restored trail cannot be verified, if there is one.
-func (r *BackupReport) copyKey(ctx context.Context, dir string) error {
-	to := filepath.Join(r.Dir, auditKey)
-	sum, _, err := copyFile(ctx, filepath.Join(dir, auditKey), to, func(int64, int64) {})
+func (r *BackupReport) copyKey(dir string) error {
+	text, err := readSmall(filepath.Join(dir, auditKey), maxKey)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("copy the audit key: %w", err)
 	}
-	r.AuditKey = sum
-	return publish(to)
+	sum := sha256.Sum256(text)
+	r.AuditKey = hex.EncodeToString(sum[:])
+	return writeFile(filepath.Join(r.Dir, auditKey), text)
 }
 
 // verify checks the backup as it lies there. Its bytes were hashed while they were copied.

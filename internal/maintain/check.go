@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tabellion-mcp/tabellion/internal/store/blob"
@@ -51,11 +54,12 @@ func checkHeld(ctx context.Context, held *sqlite.Held, dir string, o CheckOption
 
 // CheckOpen checks a data folder beside the server that has it. The metadata is one snapshot, which keeps no writer
 // waiting; while it is held the log of the database cannot be begun anew, and grows with what is written. Bytes that
-// come and go meanwhile are looked at anew before anything is said of them.
+// come and go meanwhile are looked at anew before anything is said of them. ErrReopened tells that the store or the bytes
+// were closed before the end.
 func CheckOpen(ctx context.Context, s *sqlite.Store, b *blob.Folder, o CheckOptions) (*CheckReport, error) {
 	i, err := s.Inspect(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("check the store: %w", err)
+		return nil, fmt.Errorf("check the store: %w", reopened(ctx, s, err))
 	}
 	c := newChecker(ctx, s.Dir(), b, o)
 	c.now = func(d persistence.Digest) (held bool, err error) {
@@ -65,8 +69,23 @@ func CheckOpen(ctx context.Context, s *sqlite.Store, b *blob.Folder, o CheckOpti
 		})
 		return held, err
 	}
-	err = c.run(i)
-	return c.result(errors.Join(err, i.Close()))
+	err = errors.Join(c.run(i), i.Close())
+	if s.Closed() { // what it has found may come from that
+		err = ErrReopened
+	}
+	return c.result(reopened(ctx, s, err))
+}
+
+// ErrReopened: the store beside which a check or a backup ran was closed, as a server does that opens it again after the
+// disk has failed it. What was seen until then says nothing.
+var ErrReopened = errors.New("the store was reopened meanwhile; run it again")
+
+// reopened makes an error that comes from the closing of the store ErrReopened.
+func reopened(ctx context.Context, s *sqlite.Store, err error) error {
+	if err == nil || context.Cause(ctx) != nil || errors.Is(err, ErrReopened) || !s.Closed() {
+		return err
+	}
+	return fmt.Errorf("%w (%w)", ErrReopened, err)
 }
 
 // checker is one check under way.
@@ -104,7 +123,9 @@ func (c *checker) add(kind, where, message string) {
 		c.report.Omitted++
 		return
 	}
-	c.report.Findings = append(c.report.Findings, find(kind, where, message))
+	if f := find(kind, where, message); kind != KindUnreadable || !slices.Contains(c.report.Findings, f) { // both lists of a folder meet it
+		c.report.Findings = append(c.report.Findings, f)
+	}
 }
 
 // result gives the report, unless the check could not be made.
@@ -189,7 +210,7 @@ func (c *checker) judge(n sqlite.Need, now condition) {
 	}
 	switch {
 	case kind == "" || kind == kindGone:
-	case n.Upload:
+	case n.Upload && kind != KindUnreadable && kind != KindLinked:
 		c.add(KindUploadBytes, n.Namespace+"/"+n.ID, fmt.Sprintf("the upload is received, and its bytes are not there or not right: %s: %s", c.blobs.Path(n.Digest), what))
 	default:
 		c.add(kind, fmt.Sprintf("%s/%s, file %s", n.Namespace, n.ID, c.blobs.Path(n.Digest)), what)
@@ -233,13 +254,8 @@ func (c *checker) sumUp() error {
 func (c *checker) look(n sqlite.Need) (condition, error) {
 	d := n.Digest
 	r, err := c.blobs.Open(c.ctx, d)
-	switch {
-	case errors.Is(err, persistence.ErrNoBlob):
-		return c.missing(d)
-	case context.Cause(c.ctx) != nil:
-		return condition{}, context.Cause(c.ctx)
-	case err != nil:
-		return condition{kind: KindBlobDamaged, what: fmt.Sprintf("the file cannot be read: %v", err)}, nil
+	if err != nil {
+		return c.denied(d, err)
 	}
 	defer r.Close()
 	if r.Size() != n.Size || !c.chosen(n) {
@@ -247,14 +263,35 @@ func (c *checker) look(n sqlite.Need) (condition, error) {
 	}
 	sum, size, err := c.hash(r)
 	switch {
-	case context.Cause(c.ctx) != nil:
-		return condition{}, context.Cause(c.ctx)
 	case err != nil:
-		return condition{kind: KindBlobDamaged, what: fmt.Sprintf("the file cannot be read: %v", err)}, nil
+		return c.denied(d, err)
 	case size == n.Size && sum != d:
 		return condition{kind: KindBlobDamaged, what: "the bytes have another digest than their name: " + sum.String()}, nil
 	}
 	return condition{size: size}, nil
+}
+
+// denied tells what it means that the bytes of d could not be opened or read. That they are not there is one thing, and
+// that they cannot be had another: those may be good (security requirements, R13).
+func (c *checker) denied(d persistence.Digest, err error) (condition, error) {
+	sub := filepath.Dir(c.blobs.Path(d))
+	switch {
+	case context.Cause(c.ctx) != nil:
+		return condition{}, context.Cause(c.ctx)
+	case errors.Is(err, fs.ErrClosed):
+		return condition{}, ErrReopened
+	case isLink(sub):
+		return condition{kind: KindLinked, what: fmt.Sprintf("%s is a link, so the bytes are not served: %v", sub, err)}, nil
+	case errors.Is(err, persistence.ErrNoBlob):
+		return c.missing(d)
+	}
+	return condition{kind: KindUnreadable, what: fmt.Sprintf("the file cannot be read: %v", err)}, nil
+}
+
+// isLink tells of a symbolic link.
+func isLink(name string) bool {
+	info, err := os.Lstat(name)
+	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
 // missing confirms that bytes are missing. Beside a server they may have been removed since the snapshot, which is right
@@ -277,7 +314,7 @@ func (c *checker) missing(d persistence.Digest) (condition, error) {
 			return condition{size: r.Size()}, r.Close()
 		}
 		if !errors.Is(err, persistence.ErrNoBlob) {
-			return condition{}, err
+			return c.denied(d, err)
 		}
 	}
 	return gone, nil
@@ -311,7 +348,8 @@ func (c *checker) hash(r io.Reader) (sum persistence.Digest, size int64, err err
 // unneeded looks for bytes that nothing needs. Beside a server those that came since it began are left out: a call may
 // be about to need them.
 func (c *checker) unneeded() error {
-	return c.blobs.Each(c.ctx, func(b persistence.BlobInfo) error {
+	var own error // of the metadata, not of the folder
+	err := c.blobs.Each(c.ctx, func(b persistence.BlobInfo) error {
 		c.report.Blobs++
 		if !b.Settled {
 			return nil
@@ -323,17 +361,41 @@ func (c *checker) unneeded() error {
 		if err == nil && !held {
 			c.add(KindBlobUnneeded, "file "+c.blobs.Path(b.Digest), fmt.Sprintf("nothing needs these %d bytes", b.Size))
 		}
+		own = err
 		return err
 	})
+	if own != nil {
+		return own
+	}
+	return c.listed(err)
+}
+
+// listed makes of an error of listing the folder of bytes a finding.
+func (c *checker) listed(err error) error {
+	switch {
+	case err == nil:
+	case context.Cause(c.ctx) != nil:
+		return context.Cause(c.ctx)
+	case errors.Is(err, fs.ErrClosed):
+		return ErrReopened
+	default:
+		c.add(KindUnreadable, "folder "+blobFolder, fmt.Sprintf("it cannot be listed to the end: %v", err))
+	}
+	return nil
 }
 
 // foreign looks for what is not the server's.
 func (c *checker) foreign() error {
 	names, err := c.blobs.Foreign(c.ctx)
 	for _, name := range names {
-		c.add(KindForeign, "file "+filepath.Join(blobFolder, filepath.FromSlash(name)), "it is no file of the server")
+		file := filepath.Join(blobFolder, filepath.FromSlash(name))
+		if isSubfolder(name) && isLink(filepath.Join(c.dir, file)) {
+			c.add(KindLinked, "file "+file, "it is a link in the place of a folder of bytes: nothing behind it is served, and nothing is kept there")
+			continue
+		}
+		c.add(KindForeign, "file "+file, "it is no file of the server")
 	}
-	return err
+	return c.listed(err)
 }
 
 // parts looks for bytes of transfers that were broken off. A server removes them when it starts.
@@ -342,5 +404,5 @@ func (c *checker) parts() error {
 	for _, name := range names {
 		c.add(KindPartLeft, "file "+filepath.Join(blobFolder, filepath.FromSlash(name)), "it was being received when the server ended")
 	}
-	return err
+	return c.listed(err)
 }

@@ -27,6 +27,7 @@ type damage struct {
 	where   string
 	repair  bool // Repair brings a clean folder back
 	leaving bool // not damage, a leftover
+	beside  bool // a backup needs nothing of it
 }
 
 // sqlDamage damages by statements.
@@ -77,6 +78,30 @@ var damages = []damage{
 		do: sqlDamage(`UPDATE usage SET bytes = bytes + 1 WHERE namespace = 'other'`)},
 	{name: "usage lost", kind: "usage-wrong", where: "namespace ns", repair: true,
 		do: sqlDamage(`DELETE FROM usage WHERE namespace = 'ns'`)},
+	{name: "reserved bytes lost", kind: "usage-wrong", where: "namespace ns", repair: true,
+		do: sqlDamage(`UPDATE usage SET reserved = 0 WHERE namespace = 'ns'`)},
+	{name: "reserved bytes too many", kind: "usage-wrong", where: "namespace other", repair: true,
+		do: sqlDamage(`UPDATE usage SET reserved = reserved + 1000000 WHERE namespace = 'other'`)},
+	{name: "time of a purged revision lost", kind: "revision-superseded", where: "ns/plan@1",
+		do: sqlDamage(`UPDATE revisions SET superseded = NULL WHERE superseded IS NOT NULL`)},
+	{name: "time of a purged revision too early", kind: "revision-superseded", where: "ns/plan@1",
+		do: sqlDamage(`UPDATE revisions SET superseded = updated - 1 WHERE superseded IS NOT NULL`)},
+	{name: "time of a purged revision too late", kind: "revision-superseded", where: "ns/plan@1",
+		do: sqlDamage(`UPDATE revisions SET superseded = superseded + 1000000000 WHERE superseded IS NOT NULL`)},
+	{name: "time of a revision that is there", kind: "revision-superseded", where: "ns/back@1",
+		do: sqlDamage(`UPDATE revisions SET superseded = updated WHERE revision = 1 AND doc = (SELECT doc FROM heads WHERE namespace = 'ns' AND id = 'back')`)},
+	{name: "time after the newest revision", kind: "revision-superseded", where: "ns/late@1",
+		do: sqlDamage(`UPDATE revisions SET superseded = updated WHERE doc = (SELECT doc FROM heads WHERE namespace = 'ns' AND id = 'late')`)},
+	{name: "revision lost in the middle", kind: "revision-superseded", where: "ns/back@1",
+		do: sqlDamage(`DELETE FROM revisions WHERE revision = 2 AND doc = (SELECT doc FROM heads WHERE namespace = 'ns' AND id = 'back')`)},
+	{name: "trigger", kind: "schema-changed", where: "trigger x",
+		do: sqlDamage(`CREATE TRIGGER x AFTER INSERT ON audit_rows BEGIN DELETE FROM audit_rows WHERE place = new.place; END`)},
+	{name: "index dropped", kind: "schema-changed", where: "index uploads_owner", do: sqlDamage(`DROP INDEX uploads_owner`)},
+	{name: "index dropped that the check needs", kind: "schema-changed", where: "index artifacts_digest", do: sqlDamage(`DROP INDEX artifacts_digest`)},
+	{name: "index not unique any more", kind: "schema-changed", where: "index revisions_doc",
+		do: sqlDamage(`DROP INDEX revisions_doc; CREATE INDEX revisions_doc ON revisions (doc, revision)`)},
+	{name: "column too many", kind: "schema-changed", where: "table secrets", do: sqlDamage(`ALTER TABLE secrets ADD COLUMN more TEXT`)},
+	{name: "table lost", kind: "schema-changed", where: "table uploads", do: sqlDamage(`DROP TABLE uploads`)},
 	{name: "artifact row", kind: "artifact-damaged", where: "ns/{cited}",
 		do: sqlDamage(`UPDATE artifacts SET mime_type = 'text/html' WHERE id IN (SELECT id FROM inbound WHERE type = 'artifact')`)},
 	{name: "upload row", kind: "upload-damaged", where: "ns/{pending}",
@@ -101,6 +126,11 @@ var damages = []damage{
 		do: func(t *testing.T, h *healthy, dir string) {
 			inStore(t, dir, persistence.Outcome{ID: "plan", Revision: 9}, "k1", func(persistence.Tx) error { return nil })
 		}},
+	{name: "result of a record", kind: "idempotency-damaged", where: "namespace ns",
+		do: sqlDamage(`UPDATE idempotency SET value = CAST(replace(CAST(value AS TEXT), 'text/plain', 'text/pwned') AS BLOB) WHERE value IS NOT NULL`)},
+	{name: "revision of a record", kind: "idempotency-damaged", where: "namespace ns",
+		do: sqlDamage(`UPDATE idempotency SET revision = revision + 1 WHERE namespace = 'ns' AND seq = (SELECT max(seq) FROM idempotency)`)},
+	{name: "fingerprint of a record", kind: "idempotency-damaged", where: "namespace late", do: sqlDamage(`UPDATE idempotency SET fingerprint = zeroblob(32)`)},
 	{name: "row of the audit trail", kind: "audit-damaged", where: "position 3",
 		do: sqlDamage(`UPDATE audit_rows SET row = CAST(replace(row, 'user:ana', 'user:eve') AS BLOB) WHERE (place & 0xffffffffff) = 3 AND place >> 40 = 1`)},
 	{name: "audit rows cut out", kind: "audit-damaged", where: "position 4",
@@ -125,6 +155,14 @@ var damages = []damage{
 		do: func(t *testing.T, h *healthy, dir string) { no(t, os.Truncate(blobFile(dir, h.aloneBytes), 3)) }},
 	{name: "bytes flipped", kind: "blob-damaged", where: "ns/{alone}, file",
 		do: func(t *testing.T, h *healthy, dir string) { overwrite(t, blobFile(dir, h.aloneBytes), 4, "X") }},
+	{name: "folder of bytes linked", kind: "blob-linked", where: "ns/{alone}, file",
+		do: func(t *testing.T, h *healthy, dir string) { link(t, filepath.Dir(blobFile(dir, h.aloneBytes))) }},
+	{name: "folder of bytes received linked", kind: "blob-linked", where: "ns/{received}, file",
+		do: func(t *testing.T, h *healthy, dir string) { link(t, filepath.Dir(blobFile(dir, h.receivedBytes))) }},
+	{name: "link of no folder of bytes in use", kind: "blob-linked", where: "file blobs/ab", beside: true,
+		do: func(t *testing.T, _ *healthy, dir string) {
+			no(t, os.Symlink(t.TempDir(), filepath.Join(dir, "blobs", "ab")))
+		}},
 	{name: "bytes received missing", kind: "upload-bytes", where: "ns/{received}", repair: true,
 		do: func(t *testing.T, h *healthy, dir string) { no(t, os.Remove(blobFile(dir, h.receivedBytes))) }},
 	{name: "bytes received flipped", kind: "upload-bytes", where: "ns/{received}", repair: true,
@@ -158,6 +196,13 @@ func overwrite(t *testing.T, name string, at int64, text string) {
 	_, err = f.WriteAt([]byte(text), at)
 	no(t, err)
 	no(t, f.Close())
+}
+
+// link moves a folder, or a file, elsewhere and leaves a link to it.
+func link(t *testing.T, folder string) {
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	no(t, os.Rename(folder, elsewhere))
+	no(t, os.Symlink(elsewhere, folder))
 }
 
 // loseFromIndex changes a table while the schema does not know of one of its indexes.
@@ -270,6 +315,11 @@ func fingerprint(t testing.TB, dir string) string {
 	var b strings.Builder
 	no(t, filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || e.Name() == "tabellion.lock" {
+			return err
+		}
+		if e.Type()&fs.ModeSymlink != 0 {
+			to, err := os.Readlink(name)
+			fmt.Fprintf(&b, "%s -> %s\n", strings.TrimPrefix(name, dir), to)
 			return err
 		}
 		text, err := os.ReadFile(name)

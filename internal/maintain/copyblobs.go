@@ -74,24 +74,25 @@ type copier struct {
 // copy copies the bytes of a digest, which are to be so many, and tells how they are. What is wrong is not kept.
 func (k *copier) copy(d persistence.Digest, want int64) (condition, error) {
 	r, err := k.from.Open(k.ctx, d)
-	if errors.Is(err, persistence.ErrNoBlob) {
-		return condition{kind: KindBlobMissing, what: "the file is not there"}, nil
-	}
 	if err != nil {
-		return condition{kind: KindBlobDamaged, what: fmt.Sprintf("the file cannot be read: %v", err)}, context.Cause(k.ctx)
+		return k.checker.denied(d, err)
 	}
-	defer r.Close() // it was only read
+	defer r.Close()       // it was only read
+	if r.Size() != want { // judge says so; a crafted file may be of any length
+		return condition{size: r.Size()}, nil
+	}
 	w, err := k.to.Create(k.ctx)
 	if err != nil {
 		return condition{}, err
 	}
-	in := &source{r: r}
+	in := &source{r: io.LimitReader(r, want+1)}
 	size, err := pour(k.ctx, w, in, func(n int64) { k.progress.tell(stageCopy, k.done.bytes+n, k.total) })
 	switch {
 	case context.Cause(k.ctx) != nil:
 		err = context.Cause(k.ctx)
 	case in.err != nil:
-		return condition{kind: KindBlobDamaged, what: fmt.Sprintf("the file cannot be read: %v", in.err)}, w.Drop()
+		now, err := k.checker.denied(d, in.err)
+		return now, errors.Join(err, w.Drop())
 	case err == nil && size != want: // judge says so
 		return condition{size: size}, w.Drop()
 	case err == nil && w.Sum() != d:

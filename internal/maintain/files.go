@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
@@ -32,6 +33,9 @@ const (
 
 // secretsWords say what a backup holds.
 const secretsWords = "the backup holds the secrets of the server (the audit signing key, the keys that seal cursors, the digests of API keys): keep it as private as the data folder"
+
+// trustWords say what a restore cannot verify.
+const trustWords = "backup.json holds checksums and no signature: the backup is as trustworthy as everybody who could write to its folder"
 
 // backupFormat is the format of a backup, beside that of the database in it.
 const backupFormat = 1
@@ -119,17 +123,26 @@ func describe(dir string, names []string) string {
 	return fmt.Sprintf("it holds %d files or folders, such as %s", len(names), names[0])
 }
 
-// clear makes sure that a folder has nothing in it, by moving it aside with force, and then is there, private. aside is
-// where it went.
-func clear(dir string, force bool, now time.Time) (aside string, err error) {
+// vacant refuses a folder with something in it, unless that may be moved aside. used tells that there is something.
+func vacant(dir string, force bool) (used bool, err error) {
 	names, err := content(dir)
 	if err != nil {
-		return "", fmt.Errorf("look into %s: %w", dir, err)
+		return false, fmt.Errorf("look into %s: %w", dir, err)
 	}
-	if len(names) > 0 {
-		if !force {
-			return "", fmt.Errorf("%s: %w: %s; choose another folder, or --force, which moves it aside", dir, ErrNotEmpty, describe(dir, names))
-		}
+	if len(names) > 0 && !force {
+		return true, fmt.Errorf("%s: %w: %s; choose another folder, or --force, which moves it aside", dir, ErrNotEmpty, describe(dir, names))
+	}
+	return len(names) > 0, nil
+}
+
+// clear makes sure that a folder has nothing in it, by moving it aside with force, and then is there, private. aside is
+// where it went. Who calls it has the lock of a folder that may be a server's.
+func clear(dir string, force bool, now time.Time) (aside string, err error) {
+	used, err := vacant(dir, force)
+	if err != nil {
+		return "", err
+	}
+	if used {
 		aside = dir + ".before-" + stamp(now)
 		if err := moveAside(dir, aside); err != nil {
 			return "", err
@@ -142,6 +155,30 @@ func clear(dir string, force bool, now time.Time) (aside string, err error) {
 		return aside, fmt.Errorf("protect %s: %w", dir, err)
 	}
 	return aside, sqlite.SyncFolder(filepath.Dir(dir))
+}
+
+// claim takes the lock of a folder that a backup goes to, when it looks like a store's: it must not be moved aside under a
+// server. release is never nil.
+func claim(dir string) (release func() error, err error) {
+	release = func() error { return nil }
+	for _, name := range []string{filepath.Join(dir, sqlite.LockFile), sqlite.Database(dir)} {
+		there, err := exists(name)
+		if err != nil {
+			return release, fmt.Errorf("look into %s: %w", dir, err)
+		}
+		if !there {
+			continue
+		}
+		held, err := sqlite.Hold(dir)
+		if errors.Is(err, sqlite.ErrLocked) { // not wrapped: it is not the lock of the folder that is backed up
+			return release, fmt.Errorf("%s: %w, and its lock is taken: %v; choose another folder, or end that process first", dir, ErrNotEmpty, err)
+		}
+		if err != nil {
+			return release, err
+		}
+		return held.Close, nil
+	}
+	return release, nil
 }
 
 // moveAside renames a folder to a name that is not in use.
@@ -158,12 +195,10 @@ func moveAside(dir, aside string) error {
 // ReadManifest reads backup.json of a backup. Without it the folder holds no whole backup, and the error is
 // fs.ErrNotExist.
 func ReadManifest(dir string) (m Manifest, err error) {
-	f, err := os.Open(filepath.Join(dir, manifestName))
-	if err != nil {
+	text, err := readSmall(filepath.Join(dir, manifestName), maxManifest)
+	if errors.Is(err, fs.ErrNotExist) {
 		return m, err
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, 1<<20))
 	if err == nil {
 		err = json.Unmarshal(text, &m)
 	}
@@ -171,6 +206,49 @@ func ReadManifest(dir string) (m Manifest, err error) {
 		return m, fmt.Errorf("read %s of %s: %w", manifestName, dir, err)
 	}
 	return m, nil
+}
+
+// Bounds of small files, in bytes: package audit reads no more of its key, and backup.json has less than 1 KiB.
+const (
+	maxManifest = 1 << 20
+	maxKey      = 4 << 10
+)
+
+// errIrregular: something that is no file is in the place of one.
+var errIrregular = errors.New("it is no regular file")
+
+// regular refuses an open file that is none, such as a pipe or a device, and closes it.
+func regular(f *os.File, err error) (*os.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: f.Name(), Err: errIrregular}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// openRegular opens a file of a folder that anybody may have filled: without following a link, or waiting at a pipe.
+func openRegular(name string) (*os.File, error) {
+	return regular(os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0))
+}
+
+// readSmall reads a file as openRegular does, and refuses one of more than most bytes.
+func readSmall(name string, most int64) ([]byte, error) {
+	f, err := openRegular(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // it was only read
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s has more than %d bytes", name, most)
+	}
+	return text, err
 }
 
 // writeManifest makes a folder a whole backup: its last step.
@@ -206,7 +284,7 @@ func publish(name string) error {
 // copyFile copies a file to <to>.partial, syncs it, and gives the digest and length of what was copied. It replaces what
 // an earlier attempt has left there.
 func copyFile(ctx context.Context, from, to string, progress func(done, total int64)) (sum string, size int64, err error) {
-	in, err := os.Open(from)
+	in, err := openRegular(from)
 	if err != nil {
 		return "", 0, err
 	}
@@ -229,7 +307,7 @@ func copyFile(ctx context.Context, from, to string, progress func(done, total in
 
 // digestFile reads a file and gives its digest and length.
 func digestFile(ctx context.Context, name string, progress func(done, total int64)) (sum string, size int64, err error) {
-	in, err := os.Open(name)
+	in, err := openRegular(name)
 	if err != nil {
 		return "", 0, err
 	}

@@ -166,12 +166,15 @@ type RestoreOptions struct {
 	Now      time.Time // names what is moved aside; the machine's time when zero
 }
 
-// RestoreReport is what was restored.
+// RestoreReport is what was restored. backup.json holds checksums and no signature: what was verified is that the backup
+// is as it was written last, not who has written it. So a backup is as trusted as everybody who could write to it; Trust
+// says that to people.
 type RestoreReport struct {
 	Manifest              // of the backup
 	Dir      string       `json:"dir"`             // the data folder, absolute
 	Aside    string       `json:"aside,omitempty"` // where Force moved what was there
 	Check    *CheckReport `json:"check"`           // of the restored folder
+	Trust    string       `json:"trust"`           // what the verification does not show
 }
 
 // Manifest is backup.json: what makes a folder a whole backup.

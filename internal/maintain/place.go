@@ -23,7 +23,7 @@ func Place(dir string) error {
 	}
 	info, err := os.Lstat(sqlite.Database(dir))
 	switch {
-	case err == nil && info.Size() == int64(len(unfinishedText)):
+	case err == nil && info.Size() > 0 && info.Size() <= unfinishedMost:
 		// Only then it is opened: to close the file of an open database takes its locks away.
 		if unfinished, err := restoring(dir); err != nil || unfinished {
 			return errors.Join(err, unfit("a restore into it was broken off; run tabellion restore again with the same backup"))

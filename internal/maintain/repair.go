@@ -20,7 +20,8 @@ var (
 )
 
 // harmless are the kinds of damage that say nothing of what bytes are needed. While there is any other, none are removed:
-// bytes that nothing seems to need may be those of an artifact whose row is lost.
+// bytes that nothing seems to need may be those of an artifact whose row is lost. Bytes that cannot be read are not among
+// them: what hides them may hide more.
 var harmless = []string{KindBlobMissing, KindBlobSize, KindBlobDamaged, KindAuditDamaged, KindAuditKey}
 
 // provable tells whether what the database says of bytes can be trusted: of all that was found, and what is left of it.

@@ -1,7 +1,6 @@
 package maintain
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 
 	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
 )
@@ -19,25 +20,44 @@ import (
 // the folder as a store, and it tells people who look what to do.
 const unfinishedText = "tabellion: a restore into this folder has not been finished.\nRun tabellion restore again with the same backup: it goes on.\n"
 
-// restoring tells whether a restore into a folder was broken off.
+// unfinishedMark is the content of that file: the text, and which backup it is.
+func unfinishedMark(m *Manifest) string {
+	sum := sha256.Sum256([]byte(m.Database + "\n" + m.AuditKey))
+	return unfinishedText + "backup " + hex.EncodeToString(sum[:]) + "\n"
+}
+
+// unfinishedMost bounds that file, in bytes: no database is as small.
+const unfinishedMost = 512
+
+// restoring tells whether a restore into a folder was broken off. The caller has the folder's lock, or knows that the file
+// is no open database: to close the file of one takes away the locks that SQLite has on it.
 func restoring(dir string) (bool, error) {
-	f, err := os.Open(sqlite.Database(dir))
+	mark, err := unfinished(dir)
+	return mark != "", err
+}
+
+// unfinished gives the mark of a restore that was broken off, "" when there is none.
+func unfinished(dir string) (mark string, err error) {
+	f, err := regular(os.OpenFile(sqlite.Database(dir), os.O_RDONLY|syscall.O_NONBLOCK, 0)) // a link may lead to a database
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return "", nil
 	}
 	if err != nil {
-		return false, err
+		return "", err
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, int64(len(unfinishedText))))
-	return bytes.Equal(text, []byte(unfinishedText)), err
+	defer f.Close() // it was only read
+	text, err := io.ReadAll(io.LimitReader(f, unfinishedMost))
+	if err != nil || !strings.HasPrefix(string(text), unfinishedText) {
+		return "", err
+	}
+	return string(text), nil
 }
 
 // Restore makes a data folder of a backup. The backup is verified: its database before anything is touched, the bytes
 // while they are copied, and the folder at the end, after the store was opened once and migrated where that is due.
 //
-// A folder with something in it is refused, see ErrNotEmpty and Force; one in which an earlier restore was broken off is
-// gone on with. The database comes last: after an error, or a kill, before that, the folder is no store, and a server
+// A folder with something in it is refused, see ErrNotEmpty and Force; one in which a restore of the same backup was broken
+// off is gone on with. A backup is as trusted as everybody who could write to it, see RestoreReport. The database comes last: after an error, or a kill, before that, the folder is no store, and a server
 // refuses it; after that it is a whole store, and Check tells what the restore did not come to tell. sqlite.ErrLocked
 // tells that a server has the folder. A *DamagedError tells that the backup is damaged.
 func Restore(ctx context.Context, from, dir string, o RestoreOptions) (*RestoreReport, error) {
@@ -51,7 +71,7 @@ func Restore(ctx context.Context, from, dir string, o RestoreOptions) (*RestoreR
 	if err != nil {
 		return nil, fmt.Errorf("restore: %w", err)
 	}
-	r := &RestoreReport{Dir: dir}
+	r := &RestoreReport{Dir: dir, Trust: trustWords}
 	if r.Manifest, err = readBackup(ctx, from, o.Progress); err != nil {
 		return nil, err
 	}
@@ -94,21 +114,43 @@ func readBackup(ctx context.Context, from string, p Progress) (m Manifest, err e
 			find(kindDatabase, "file "+sqlite.Database(from), "the database is not the one that was backed up: its digest is "+sum),
 		}}
 	}
-	i, err := sqlite.InspectFile(ctx, sqlite.Database(from)) // a newer format is refused before anything is touched
-	if err != nil {
-		return m, fmt.Errorf("restore from %s: %w", from, err)
-	}
-	return m, i.Close()
+	return m, fits(ctx, from)
 }
 
-// take makes the folder empty and ours. An unfinished restore in it is gone on with.
+// fits refuses the database of a backup that has a newer format, or a schema that is not this program's.
+func fits(ctx context.Context, from string) error {
+	i, err := sqlite.InspectFile(ctx, sqlite.Database(from))
+	if err != nil {
+		return fmt.Errorf("restore from %s: %w", from, err)
+	}
+	return errors.Join(sound(i, "restore from "+from), i.Close())
+}
+
+// sound refuses a schema that is not this program's: a trigger in it would be run with the first write.
+func sound(i *sqlite.Inspector, doing string) error {
+	var found []Finding
+	err := i.Schema(func(f sqlite.Flaw) { found = append(found, find(string(f.Kind), f.Where, f.What)) })
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	if len(found) > 0 {
+		return &DamagedError{Doing: doing, Findings: found}
+	}
+	return nil
+}
+
+// take makes the folder empty and ours. An unfinished restore of the same backup is gone on with; of that of another one
+// nothing is kept.
 func (r *RestoreReport) take(o RestoreOptions) (held *sqlite.Held, err error) {
 	if held, err = sqlite.Hold(r.Dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	again := false
 	if held != nil {
-		if again, err = restoring(r.Dir); err != nil || again {
+		mark, err := unfinished(r.Dir)
+		if err == nil && mark != "" && mark != unfinishedMark(&r.Manifest) && !o.Force {
+			err = fmt.Errorf("%w: a restore of another backup into it was broken off: run that one again, or use --force, which moves it aside", ErrNotEmpty)
+		}
+		if err != nil || mark == unfinishedMark(&r.Manifest) {
 			return held, closeOn(err, held)
 		}
 	}
@@ -123,7 +165,7 @@ func (r *RestoreReport) take(o RestoreOptions) (held *sqlite.Held, err error) {
 			return nil, err
 		}
 	}
-	return held, closeOn(writeFile(sqlite.Database(r.Dir), []byte(unfinishedText)), held)
+	return held, closeOn(writeFile(sqlite.Database(r.Dir), []byte(unfinishedMark(&r.Manifest))), held)
 }
 
 // closeOn gives the folder free when there is an error.
@@ -169,7 +211,7 @@ func (r *RestoreReport) copyKey(from string) error {
 	if r.AuditKey == "" {
 		return nil
 	}
-	text, err := os.ReadFile(filepath.Join(from, auditKey))
+	text, err := readSmall(filepath.Join(from, auditKey), maxKey)
 	if err != nil {
 		return fmt.Errorf("copy the audit key: %w", err)
 	}

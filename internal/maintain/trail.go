@@ -4,11 +4,8 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/tabellion-mcp/tabellion/internal/audit"
 )
@@ -44,16 +41,18 @@ func (c *checker) audit() error {
 
 // verifyKey reads the public half of the signing key; nil when there is none that can be used. None is made.
 func (c *checker) verifyKey() (ed25519.PublicKey, error) {
-	_, err := os.Lstat(filepath.Join(c.dir, auditKey))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	root, err := os.OpenRoot(c.dir)
 	if err != nil {
 		return nil, fmt.Errorf("look for the audit key: %w", err)
 	}
+	info, err := root.Stat(auditKey)
+	root.Close()                                // it was only read
+	if err != nil || !info.Mode().IsRegular() { // a pipe would keep the signer waiting
+		return nil, nil // told of when heads are signed
+	}
 	signer, err := audit.OpenSigner(c.dir, rand.Reader)
 	if err != nil {
-		return nil, nil // told of when heads are signed
+		return nil, nil
 	}
 	return signer.Public(), nil
 }

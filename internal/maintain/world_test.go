@@ -247,13 +247,14 @@ func (h *healthy) secondLife(w *world, at *clock.Manual) {
 		no(w.t, err)
 	}
 	w.received("late", []byte("expires received"))
-	at.Advance(25 * time.Hour) // and no sweep closes them
+	at.Advance(12 * time.Hour)
 	aborted, _ := w.received("ns", []byte("aborted"))
 	w.must(w.ana, "abortArtifact", obj{"namespace": "ns", "uploadId": aborted, "idempotencyKey": key()})
 	h.received, _ = w.received("ns", h.receivedBytes)
 	var err error
 	h.pending, h.pendingArtifact, err = w.begin("ns", []byte("pending"))
 	no(w.t, err)
+	at.Advance(13 * time.Hour) // the first three are over, and neither a sweep nor a call has closed them
 }
 
 // copyTree copies a folder with its modes, all but the lock's content, into a new one.

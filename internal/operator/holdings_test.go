@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -252,7 +253,14 @@ func TestRetention(t *testing.T) {
 	}
 	h.wantFault(t, "operator.retention", `{"age":"soon"}`, fault.InvalidRequest, "90d")
 	forever := newHoldings(t, t.TempDir(), nil)
-	forever.wantFault(t, "operator.retention", `{}`, fault.InvalidRequest, "kept forever")
+	forever.put(t, "a", "x", 1, `1`)
+	forever.put(t, "a", "x", 2, `2`)
+	if got := forever.run(t, "operator.retention", `{"age":"0s"}`); got.At("/namespaces/0/revisions").String() != "1" {
+		t.Errorf("of age 0: %s", got)
+	}
+	if got := forever.run(t, "operator.retention", `{}`); !got.Get("before").IsAbsent() || got.Get("namespaces").Len() == 0 || got.At("/namespaces/0/revisions").String() != "0" {
+		t.Errorf("without an age, while everything is kept forever: %s", got)
+	}
 	if got := forever.run(t, "operator.retention", `{"age":"1d"}`); !got.Get("retention").IsAbsent() {
 		t.Errorf("forever: %s", got)
 	}
@@ -375,6 +383,10 @@ func TestAuditFilters(t *testing.T) {
 	}
 	for _, in := range []string{`{"since":"yesterday"}`, `{"until":"2026-13-01T00:00:00Z"}`, `{"cursor":"x"}`, `{"cursor":"e30"}`, `{"limit":0}`, `{"order":"best"}`} {
 		h.wantFault(t, "operator.audit.read", in, fault.InvalidRequest, "")
+	}
+	h.wantFault(t, "operator.audit.read", `{"outcome":"banana"}`, fault.InvalidRequest, `"banana" is none that an entry can have: expected one of ok, error, asked, begun, lost, invalid_request`)
+	for _, outcome := range []string{"ok", "begun", "policy_denied", "RATE_LIMITED"} {
+		h.run(t, "operator.audit.read", `{"outcome":"`+outcome+`"}`)
 	}
 	next := h.run(t, "operator.audit.read", `{"limit":1}`).Get("next").Str()
 	h.wantFault(t, "operator.audit.read", `{"order":"oldest","cursor":"`+next+`"}`, fault.InvalidRequest, "other order")
@@ -511,5 +523,77 @@ func TestBackup(t *testing.T) {
 	h.wantFault(t, "operator.backup", `{"to":"b"}`, fault.InvalidRequest, "absolute")
 	if reply := h.try(t, "otto", "operator.backup", `{"to":"/b"}`); fault.CodeOf(reply.Fault) != fault.PolicyDenied || len(outcomes()) != 3 {
 		t.Errorf("a reader backs up: %v", reply.Fault)
+	}
+}
+
+// deafTrail is a trail that takes no entries while full is set.
+type deafTrail struct {
+	audit.Log
+	full error
+}
+
+// AppendAudit refuses, or keeps the rows.
+func (d *deafTrail) AppendAudit(ctx context.Context, rows []audit.Row) error {
+	if d.full != nil {
+		return d.full
+	}
+	return d.Log.AppendAudit(ctx, rows)
+}
+
+// A store that takes no entries is backed up all the same, and the answer, the log and the file of reads tell that the
+// trail does not hold it. An intent that could be noted later is.
+func TestBackupOfAFullStore(t *testing.T) {
+	full := fmt.Errorf("%w: database or disk is full", persistence.ErrUnavailable)
+	trail := &deafTrail{full: full}
+	var logged bytes.Buffer
+	relief := false // the disk gets room while the backup is made
+	h := newHoldings(t, t.TempDir(), func(c *operator.Config) {
+		trail.Log = c.Trail
+		c.Trail, c.Log = trail, slog.New(slog.NewTextHandler(&logged, nil))
+		c.Backup = func(_ context.Context, o operator.BackupOptions) (canonjson.Value, error) {
+			if relief {
+				trail.full = nil
+			}
+			return canonjson.Object(canonjson.M("dir", canonjson.String(o.To)), canonjson.M("at", canonjson.String("2026-11-30T12:00:00Z")),
+				canonjson.M("format", canonjson.Int(2))), nil
+		}
+	})
+	noted := func() (out []string) {
+		for _, e := range h.run(t, "operator.audit.read", `{"operation":"operator.backup","order":"oldest"}`).Get("entries").Items() {
+			out = append(out, e.Get("outcome").Str()+" "+e.Get("note").Str())
+		}
+		return out
+	}
+	got := h.run(t, "operator.backup", `{"to":"/b"}`)
+	if got.Get("dir").Str() != "/b" || !strings.Contains(got.Get("unnoted").Str(), "disk is full") {
+		t.Errorf("got %s", got)
+	}
+	line := h.audit.read[len(h.audit.read)-1]
+	if line.Operation != "operator.backup" || line.Outcome != "ok" || strings.Count(logged.String(), "to=/b") != 2 {
+		t.Errorf("the file has %+v, the log %s", line, logged.String())
+	}
+	if got := noted(); len(got) != 0 {
+		t.Errorf("the full trail holds %q", got)
+	}
+	relief = true
+	if got := h.run(t, "operator.backup", `{"to":"/c"}`); !got.Get("unnoted").IsAbsent() {
+		t.Errorf("with room at the end: %s", got)
+	}
+	if got := noted(); fmt.Sprint(got) != "[begun to /c ok to /c]" {
+		t.Errorf("with room at the end the trail holds %q", got)
+	}
+	for _, e := range h.audit.read {
+		if e.Operation == "operator.backup" && strings.Contains(e.Note, "/c") {
+			t.Errorf("what the trail holds is in the file of reads too: %+v", e)
+		}
+	}
+	trail.full = full
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	ana, err := identity.Local("user:ana", nil)
+	must(t, err)
+	if reply := h.gate.Run(ctx, gate.Request{Who: ana, Surface: fault.Command, Name: "operator.backup",
+		In: canonjson.Object(canonjson.M("to", canonjson.String("/d")))}); reply.Fault == nil {
+		t.Error("a backup is made for a caller who has gone before it began")
 	}
 }

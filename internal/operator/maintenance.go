@@ -57,7 +57,8 @@ const (
  "force":{"type":"boolean","description":"Move aside what is there."}}}`
 
 	backupOut = `{"type":"object","required":["dir","at","format"],"properties":{
- "dir":{"type":"string"},"at":{"type":"string","format":"date-time","description":"The point in time that it holds."},"format":{"type":"integer"}}}`
+ "dir":{"type":"string"},"at":{"type":"string","format":"date-time","description":"The point in time that it holds."},"format":{"type":"integer"},
+ "unnoted":{"type":"string","description":"Why the audit trail does not hold this backup; absent: it does."}}}`
 )
 
 // checkOperation checks the folder beside the server.
@@ -110,21 +111,45 @@ func backupOperation(cfg Config) *catalog.Operation {
 
 // backup runs operator.backup. Everything leaves the server with it, so that its intent is in the audit trail before,
 // and its outcome after (security requirements, S61).
+//
+// It changes nothing in the store, and a store that takes no entries is when it is needed most: its disk is full, or
+// fails. Loss of the trail stops writes and not reads (S62), so it goes on then. What could not be noted is tried once
+// more at the end; without that the answer, the log and, by the gate, the file of reads tell of it.
 func backup(ctx context.Context, cfg Config, c *catalog.Call) (catalog.Result, error) {
 	to := filepath.Clean(c.In.Get("to").Str())
 	c.Commit.Entry.Note = "to " + catalog.Clip(to, 256)
 	intent := c.Commit.Entry
 	intent.Outcome = "begun"
-	if err := cfg.Trail.AppendAudit(ctx, []audit.Row{intent.Encode()}); err != nil {
+	rows := []audit.Row{intent.Encode()}
+	switch err := cfg.Trail.AppendAudit(ctx, rows); {
+	case err == nil:
+		rows = nil
+	case ctx.Err() != nil:
 		return catalog.Result{}, err
+	default:
+		cfg.warn(ctx, "a backup begins and its intent cannot be put into the audit trail", to, c, err)
 	}
 	value, err := cfg.Backup(ctx, BackupOptions{To: to, Force: c.In.Get("force").Bool(), Progress: staged(c), Now: c.Now})
 	if err != nil {
 		return catalog.Result{}, err
 	}
 	// What is copied is copied, whoever has gone away.
-	if err := cfg.Trail.AppendAudit(context.WithoutCancel(ctx), []audit.Row{c.Commit.Seal()}); err != nil {
-		return catalog.Result{}, fault.New(fault.StoreUnavailable, "the backup in %s is whole, but that could not be noted in the audit trail", to).Wrap(err)
+	if err := cfg.Trail.AppendAudit(context.WithoutCancel(ctx), append(rows, c.Commit.Entry.Encode())); err != nil {
+		cfg.warn(ctx, "a backup was made and could not be put into the audit trail", to, c, err)
+		return catalog.Result{Value: with(value, "unnoted", canonjson.String(err.Error()))}, nil
 	}
+	c.Commit.Seal() // the row is in the store
 	return catalog.Result{Value: value}, nil
+}
+
+// warn logs what the audit trail does not hold.
+func (cfg *Config) warn(ctx context.Context, what, to string, c *catalog.Call, err error) {
+	if cfg.Log != nil {
+		cfg.Log.ErrorContext(ctx, what, "to", to, "correlation", c.Commit.Entry.Correlation, "subject", c.Who.Subject, "error", err)
+	}
+}
+
+// with is an object with a further member.
+func with(v canonjson.Value, name string, member canonjson.Value) canonjson.Value {
+	return canonjson.Object(append(append([]canonjson.Member{}, v.Members()...), canonjson.M(name, member))...)
 }

@@ -10,6 +10,7 @@ package operator
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/tabellion-mcp/tabellion/fault"
@@ -57,6 +58,8 @@ type Config struct {
 	// person by an error is a fault.
 	Check  func(context.Context, CheckOptions) (canonjson.Value, error)
 	Backup func(context.Context, BackupOptions) (canonjson.Value, error)
+	// Log is told what the audit trail should hold and cannot take. Nil: nobody.
+	Log *slog.Logger
 }
 
 // Snapshots is the readable half of a persistence.Store.

@@ -23,8 +23,8 @@ const (
  "artifactsBlocked":{"type":"integer","description":"Of these, those that a revision of a document refers to."},
  "bytes":{"type":"integer","description":"What purging all that is not blocked would free of the quota."}`
 
-	retentionOut = `{"type":"object","additionalProperties":false,"required":["before","namespaces"],"properties":{` + nextOut + `,
- "before":{"type":"string","format":"date-time","description":"What is older than this is counted."},
+	retentionOut = `{"type":"object","additionalProperties":false,"required":["namespaces"],"properties":{` + nextOut + `,
+ "before":{"type":"string","format":"date-time","description":"What is older than this is counted; absent: nothing is, as everything is kept forever and no age was given."},
  "retention":{"type":"string","description":"The configured one, such as 2160h0m0s; absent: everything is kept forever and nothing can be purged."},
  "namespaces":{"type":"array","items":{"type":"object","additionalProperties":false,
   "required":["namespace","revisions","revisionsBlocked","artifacts","artifactsBlocked","bytes"],"properties":{` + namespaceFact + `,` + purgeFacts + `}}}}}`
@@ -52,7 +52,7 @@ func retentionOperation(cfg Config) *catalog.Operation {
 
 // retention runs operator.retention.
 func retention(ctx context.Context, cfg Config, c *catalog.Call) (catalog.Result, error) {
-	age, err := ageOf(cfg, c.In)
+	age, finite, err := ageOf(cfg, c.In)
 	if err != nil {
 		return catalog.Result{}, err
 	}
@@ -60,7 +60,7 @@ func retention(ctx context.Context, cfg Config, c *catalog.Call) (catalog.Result
 	if err != nil {
 		return catalog.Result{}, err
 	}
-	s := survey{cfg: cfg, cutoff: c.Now.Add(-age), by: map[string]*purgeable{}, progress: c.Progress}
+	s := survey{cfg: cfg, by: map[string]*purgeable{}, progress: c.Progress}
 	names := listed.Value.Get("namespaces").Items()
 	for _, n := range names {
 		s.by[keptOf(n)] = &purgeable{}
@@ -69,14 +69,14 @@ func retention(ctx context.Context, cfg Config, c *catalog.Call) (catalog.Result
 			s.total += documents
 		}
 	}
-	if err := s.artifacts(ctx); err != nil {
-		return catalog.Result{}, err
+	if finite {
+		s.cutoff = c.Now.Add(-age)
+		if err := s.count(ctx, names); err != nil {
+			return catalog.Result{}, err
+		}
 	}
 	items := make([]canonjson.Value, len(names))
 	for i, n := range names {
-		if err := s.documents(ctx, keptOf(n)); err != nil {
-			return catalog.Result{}, err
-		}
 		items[i] = s.by[keptOf(n)].value(keptOf(n))
 	}
 	configured := canonjson.Value{}
@@ -88,19 +88,20 @@ func retention(ctx context.Context, cfg Config, c *catalog.Call) (catalog.Result
 		canonjson.M("namespaces", canonjson.Array(items...)), canonjson.M("next", listed.Value.Get("next")))}, nil
 }
 
-// ageOf is the age that a report is about.
-func ageOf(cfg Config, in canonjson.Value) (time.Duration, error) {
+// ageOf is the age that a report is about. finite is false when nothing is ever old enough: everything is kept forever,
+// and no age was given.
+func ageOf(cfg Config, in canonjson.Value) (age time.Duration, finite bool, err error) {
 	if given := in.Get("age").Str(); given != "" {
 		age, ok := parseSpan(given)
 		if !ok {
-			return 0, fault.New(fault.InvalidRequest, "the age is %s: expected a length of time such as 90d, 12h or 30m", catalog.Quote(given, 16))
+			return 0, false, fault.New(fault.InvalidRequest, "the age is %s: expected a length of time such as 90d, 12h or 30m", catalog.Quote(given, 16))
 		}
-		return age, nil
+		return age, true, nil
 	}
 	if cfg.Retention == nil {
-		return 0, fault.New(fault.InvalidRequest, "everything is kept forever here (persistence.retention): give an age, such as 90d, to see what a finite retention would let go")
+		return 0, false, nil
 	}
-	return *cfg.Retention, nil
+	return *cfg.Retention, true, nil
 }
 
 // purgeable counts what is old enough in a namespace.
@@ -126,10 +127,23 @@ const (
 // they are when their piece is read.
 type survey struct {
 	cfg         Config
-	cutoff      time.Time
+	cutoff      time.Time             // zero: nothing is counted
 	by          map[string]*purgeable // by kept namespace
 	done, total int64                 // documents
 	progress    func(done, total float64, note string)
+}
+
+// count counts in all surveyed namespaces.
+func (s *survey) count(ctx context.Context, names []canonjson.Value) error {
+	if err := s.artifacts(ctx); err != nil {
+		return err
+	}
+	for _, n := range names {
+		if err := s.documents(ctx, keptOf(n)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // artifacts counts the artifacts of all surveyed namespaces.

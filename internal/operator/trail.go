@@ -146,6 +146,9 @@ func newTrailQuery(in canonjson.Value, now time.Time) (q trailQuery, err error) 
 	if q.until, err = parseWhen("until", in.Get("until").Str(), now); err != nil {
 		return q, err
 	}
+	if err := knownOutcome(in.Get("outcome").Str()); err != nil {
+		return q, err
+	}
 	q.oldest, q.limit, q.filters = in.Get("order").Str() == "oldest", limitOf(in), trailFilters(in)
 	if text := in.Get("cursor").Str(); text != "" {
 		if q.from, err = parseCursor(text, q.oldest); err != nil {
@@ -153,6 +156,22 @@ func newTrailQuery(in canonjson.Value, now time.Time) (q trailQuery, err error) 
 		}
 	}
 	return q, nil
+}
+
+// outcomes are what an entry may have as its outcome, beside the codes of faults: what was done, a tool's own failure, a
+// question to the client, the intent of a backup, and entries or lines that were lost.
+var outcomes = []string{"ok", "error", "asked", "begun", "lost"}
+
+// knownOutcome refuses an outcome that no entry can have: a typing error would read as "nothing happened".
+func knownOutcome(want string) error {
+	known := slices.Clone(outcomes)
+	for _, c := range fault.Codes {
+		known = append(known, string(c))
+	}
+	if want == "" || slices.Contains(known, want) {
+		return nil
+	}
+	return fault.New(fault.InvalidRequest, "the outcome %s is none that an entry can have: expected one of %s", catalog.Quote(want, 64), strings.Join(known, ", "))
 }
 
 // trailFilters are the filters of an input on members of an entry.

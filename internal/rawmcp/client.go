@@ -36,6 +36,9 @@ const (
 type Client struct {
 	URL, Token string
 	Legacy     bool
+	// Patience repeats requests that the server refuses for now: HTTP 429, HTTP 503 with Retry-After, and the JSON-RPC
+	// errors -32010 (too many calls) and -32014 (overload). The zero value gives refusals like any other answer.
+	Patience scenario.Patience
 
 	http    *http.Client
 	session string
@@ -72,8 +75,33 @@ func (c *Client) Open(ctx context.Context) error {
 		return fmt.Errorf("initialize: status %d: %s", res.Status, res.Body)
 	}
 	c.session = res.Header.Get("Mcp-Session-Id")
-	_, err = c.send(ctx, "notifications/initialized", "", []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+	res, err = c.send(ctx, "notifications/initialized", "", []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+	if err == nil && res.Status/100 != 2 {
+		return fmt.Errorf("notifications/initialized: status %d: %s", res.Status, res.Body)
+	}
 	return err
+}
+
+// endTimeout bounds the request that ends a session.
+const endTimeout = 2 * time.Second
+
+// End ends the session of the legacy era, so that it counts no longer among those that the caller has open. What the
+// server says to it changes nothing: a session ends by itself too.
+func (c *Client) End(ctx context.Context) {
+	if c.session == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, c.URL, nil)
+	if err != nil {
+		return
+	}
+	c.headers(req.Header, "", "")
+	if res, err := c.http.Do(req); err == nil {
+		res.Body.Close()
+	}
+	c.session = ""
 }
 
 // Raw is an HTTP answer; Message is the JSON-RPC response found in it, from JSON or from an event stream.
@@ -84,13 +112,70 @@ type Raw struct {
 	Message []byte
 }
 
-// send posts one body with the era's headers.
+// send posts one body with the era's headers, again and again while the patience lasts.
 func (c *Client) send(ctx context.Context, method, name string, body []byte) (*Raw, error) {
+	for waits := c.Patience.Start(); ; {
+		raw, err := c.post(ctx, method, name, body)
+		if err != nil || c.Patience.Repeats == 0 {
+			return raw, err
+		}
+		if asked, ok := raw.later(); !ok || !waits.Again(ctx, asked) {
+			return raw, nil
+		}
+	}
+}
+
+// later tells that an answer is a refusal for now, and how long the server asks to wait, 0 when it does not say.
+func (r *Raw) later() (asked time.Duration, ok bool) {
+	var m struct {
+		Error struct {
+			Code int `json:"code"`
+			Data struct {
+				RetryAfterMS int64 `json:"retry_after_ms"`
+			} `json:"data"`
+		} `json:"error"`
+	}
+	_ = json.Unmarshal(r.Message, &m) // what is no such answer leaves the code at 0
+	header := r.Header.Get("Retry-After")
+	switch {
+	case m.Error.Code == rpcRateLimited, m.Error.Code == rpcOverloaded, r.Status == http.StatusTooManyRequests:
+	case r.Status == http.StatusServiceUnavailable && header != "":
+	default:
+		return 0, false
+	}
+	if ms := m.Error.Data.RetryAfterMS; ms > 0 {
+		return time.Duration(ms) * time.Millisecond, true
+	}
+	return scenario.RetryAfter(header), true
+}
+
+// JSON-RPC codes of calls that are refused for now.
+const (
+	rpcRateLimited = -32010
+	rpcOverloaded  = -32014
+)
+
+// post posts one body with the era's headers, once.
+func (c *Client) post(ctx context.Context, method, name string, body []byte) (*Raw, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	h := req.Header
+	c.headers(req.Header, method, name)
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, 64<<20))
+	if err != nil {
+		return nil, err
+	}
+	return &Raw{Status: res.StatusCode, Header: res.Header, Body: text, Message: message(res.Header, text)}, nil
+}
+
+// headers sets the era's headers.
+func (c *Client) headers(h http.Header, method, name string) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Accept", "application/json, text/event-stream")
 	if c.Token != "" {
@@ -110,16 +195,6 @@ func (c *Client) send(ctx context.Context, method, name string, body []byte) (*R
 			h.Set("Mcp-Name", name)
 		}
 	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, 64<<20))
-	if err != nil {
-		return nil, err
-	}
-	return &Raw{Status: res.StatusCode, Header: res.Header, Body: text, Message: message(res.Header, text)}, nil
 }
 
 // message finds the response in a body: the last data line of an event stream, or the body.

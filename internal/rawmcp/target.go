@@ -18,6 +18,10 @@ import (
 // Target carries the steps of scenarios to a server over HTTP. It is safe for concurrent use: calls at the same time
 // have connections, and in the legacy era sessions, of their own. Close ends what is idle.
 type Target struct {
+	// Patience is that of its clients; set it before the first step. Transfers are not repeated here: only the scenario
+	// knows whether it expects the refusal (scenario.Runner.Patience).
+	Patience scenario.Patience
+
 	url      string
 	transfer *url.URL
 	tokens   map[string]string
@@ -105,6 +109,7 @@ func (t *Target) take(ctx context.Context, as string) (*Client, error) {
 	}
 	t.mu.Unlock()
 	c := New(t.url, t.tokens[as], t.legacy, 1)
+	c.Patience = t.Patience
 	if err := c.Open(ctx); err != nil {
 		return nil, fmt.Errorf("open a session: %w", err)
 	}
@@ -118,12 +123,13 @@ func (t *Target) put(as string, c *Client) {
 	t.idle[as] = append(t.idle[as], c)
 }
 
-// Close drops the connections of idle clients.
+// Close ends the sessions and drops the connections of idle clients.
 func (t *Target) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, clients := range t.idle {
 		for _, c := range clients {
+			c.End(context.Background())
 			c.Close()
 		}
 	}

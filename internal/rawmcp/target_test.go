@@ -1,6 +1,7 @@
 package rawmcp_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,8 +10,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tabellion-mcp/tabellion/internal/rawmcp"
+	"github.com/tabellion-mcp/tabellion/internal/scenario"
 )
 
 // answer serves one JSON-RPC result for every request.
@@ -119,5 +122,113 @@ func TestSessions(t *testing.T) {
 	}
 	if opened != 2 || calls["1"] < 1 || calls["2"] < 1 || calls["1"]+calls["2"] != 3 {
 		t.Errorf("%d sessions with the calls %v", opened, calls)
+	}
+}
+
+// TestPatience: what a server refuses for now is sent again, whatever it was: the steps of a handshake, a listing, a
+// call. Without patience a refusal is an answer.
+func TestPatience(t *testing.T) {
+	rpc := func(code int, data string) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"error":{"code":%d,"message":"later","data":%s}}`, code, data)
+	}
+	for _, tt := range []struct {
+		name        string
+		status      int
+		after, body string
+		want        time.Duration // 0: it is not repeated
+	}{
+		{"rate", 429, "1", rpc(-32010, `{"error":"RATE_LIMITED","retry_after_ms":250}`), 250 * time.Millisecond},
+		{"rate in a session", 200, "", rpc(-32010, `{"retry_after_ms":250}`), 250 * time.Millisecond},
+		{"load", 200, "", rpc(-32014, `{"retry_after_ms":300}`), 300 * time.Millisecond},
+		{"load, no time", 200, "", rpc(-32014, `"odd"`), time.Second},
+		{"a proxy", 429, "3", "slow down", 3 * time.Second},
+		{"a proxy, no time", 429, "", "slow down", time.Second},
+		{"unavailable", 503, "2", "maintenance", 2 * time.Second},
+		{"unavailable, no time", 503, "", rpc(-32603, `null`), 0},
+		{"another error", 200, "", rpc(-32602, `{"retry_after_ms":250}`), 0},
+	} {
+		for _, legacy := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, legacy %t", tt.name, legacy), func(t *testing.T) {
+				seen := map[string]int{}
+				s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					var req struct{ Method string }
+					json.NewDecoder(r.Body).Decode(&req)
+					if seen[req.Method]++; seen[req.Method] == 1 { // each is refused once
+						if tt.after != "" {
+							w.Header().Set("Retry-After", tt.after)
+						}
+						w.WriteHeader(tt.status)
+						io.WriteString(w, tt.body)
+						return
+					}
+					io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"{}"}],"structuredContent":{}}}`)
+				}))
+				defer s.Close()
+				var waits []time.Duration
+				target := open(t, s.URL, legacy)
+				target.Patience = scenario.Patience{Repeats: 2, Longest: time.Minute, Sleep: func(_ context.Context, d time.Duration) error {
+					waits = append(waits, d)
+					return nil
+				}}
+				a, err := target.Call(t.Context(), "alice", "tool", []byte("{}"))
+				if tt.want == 0 {
+					if len(waits) > 0 || err == nil && a.RPC == nil {
+						t.Errorf("got %v, %v after %v", a, err, waits)
+					}
+					return
+				}
+				methods := []string{"tools/call"}
+				if legacy {
+					methods = []string{"initialize", "notifications/initialized", "tools/call"}
+				}
+				for i, m := range methods {
+					if seen[m] != 2 || len(waits) != len(methods) || waits[i] != tt.want {
+						t.Errorf("%v, waited %v, want %v for each", seen, waits, tt.want)
+					}
+				}
+				if err != nil || a.RPC != nil {
+					t.Errorf("got %v, %v", a, err)
+				}
+			})
+		}
+	}
+}
+
+// TestImpatience: without patience the refusal is what comes back, at once.
+func TestImpatience(t *testing.T) {
+	seen := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		seen++
+		w.WriteHeader(429)
+		io.WriteString(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32010,"message":"later"}}`)
+	}))
+	defer s.Close()
+	a, err := open(t, s.URL, false).Call(t.Context(), "alice", "tool", []byte("{}"))
+	if err != nil || a.RPC == nil || a.RPC.Code != -32010 || seen != 1 {
+		t.Errorf("got %v, %v after %d requests", a, err, seen)
+	}
+}
+
+// TestCloseEndsSessions: a target leaves no session of the legacy era open.
+func TestCloseEndsSessions(t *testing.T) {
+	var ended []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			ended = append(ended, r.Header.Get("Mcp-Session-Id")+" "+r.Header.Get("Authorization"))
+		}
+		w.Header().Set("Mcp-Session-Id", "s1")
+		io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+	}))
+	defer s.Close()
+	for _, legacy := range []bool{false, true} {
+		target := open(t, s.URL, legacy)
+		if _, err := target.Call(t.Context(), "alice", "tool", []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+		target.Close()
+		target.Close()
+	}
+	if len(ended) != 1 || ended[0] != "s1 Bearer a" {
+		t.Errorf("ended %q", ended)
 	}
 }

@@ -57,14 +57,22 @@ func (r *Runner) http(ctx context.Context, st Step, vars map[string]any) error {
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", st.HTTP.Method, st.HTTP.Path, err)
 	}
-	res, err := r.Target.HTTP(ctx, st.HTTP.As, req)
-	if err == nil {
-		err = expectHTTP(st.Expect, res, vars)
+	for waits := r.Patience.Start(); ; {
+		res, err := r.Target.HTTP(ctx, st.HTTP.As, req)
+		if err == nil {
+			err = expectHTTP(st.Expect, res, vars)
+		}
+		// A request that was cut shows nothing of a server that did not take it.
+		if err != nil || req.BreakAfter != nil {
+			if asked, ok := res.later(); ok && waits.Again(ctx, asked) {
+				continue
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("%s %s as %q: %w", req.Method, req.Path, st.HTTP.As, err)
+		}
+		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("%s %s as %q: %w", req.Method, req.Path, st.HTTP.As, err)
-	}
-	return nil
 }
 
 // request fills in variables and generators.

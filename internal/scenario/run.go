@@ -21,14 +21,18 @@ type Runner struct {
 	Hooks  Hooks
 	// Outputs is for the check that every success fits its tool's schema. Nil: no check.
 	Outputs Outputs
+	// Patience is for transfers that the server refuses for now, where the scenario does not expect that. Calls are the
+	// Target's to repeat.
+	Patience Patience
 
-	vars   map[string]any
-	spaces map[string]string // namespace by artifact id, of the artifacts begun
+	vars    map[string]any
+	spaces  map[string]string // namespace by artifact id, of the artifacts begun
+	uploads []begun           // of this scenario, in this order
 }
 
 // Run runs the steps of s and tells the first that fails.
 func (r *Runner) Run(ctx context.Context, s *Scenario) error {
-	r.vars, r.spaces = map[string]any{}, map[string]string{}
+	r.vars, r.spaces, r.uploads = map[string]any{}, map[string]string{}, nil
 	for i, st := range s.Steps {
 		if err := r.step(ctx, st, r.vars); err != nil {
 			return fmt.Errorf("step %d: %w", i+1, err)
@@ -103,6 +107,7 @@ func (r *Runner) tool(ctx context.Context, st Step, vars map[string]any) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", st.Tool, err)
 	}
+	r.note(st, a)
 	if st.DropResponse {
 		return nil
 	}
@@ -115,10 +120,6 @@ func (r *Runner) tool(ctx context.Context, st Step, vars map[string]any) error {
 			return fmt.Errorf("%s: nothing at %s to save", st.Tool, pointer)
 		}
 		vars[name] = v
-	}
-	if id, ok := at(a.Structured, "/artifactId"); ok {
-		space, _ := at(a.Structured, "/namespace")
-		r.spaces[fmt.Sprint(id)] = fmt.Sprint(space)
 	}
 	return nil
 }
@@ -150,12 +151,15 @@ func (r *Runner) repeat(ctx context.Context, st Step, vars map[string]any) error
 
 // parallel sends tool steps at the same time and counts outcomes.
 func (r *Runner) parallel(ctx context.Context, st Step, vars map[string]any) error {
-	outcomes := make([]string, len(st.Parallel))
+	outcomes, answers := make([]string, len(st.Parallel)), make([]Answer, len(st.Parallel))
 	var wg sync.WaitGroup
 	for i, inner := range st.Parallel {
-		wg.Go(func() { outcomes[i] = r.outcome(ctx, inner, maps.Clone(vars)) })
+		wg.Go(func() { outcomes[i], answers[i] = r.outcome(ctx, inner, maps.Clone(vars)) })
 	}
 	wg.Wait()
+	for i, inner := range st.Parallel {
+		r.note(inner, answers[i])
+	}
 	var want struct {
 		Tally map[string]json.RawMessage `json:"tally"`
 	}
@@ -166,22 +170,22 @@ func (r *Runner) parallel(ctx context.Context, st Step, vars map[string]any) err
 }
 
 // outcome runs one parallel call and names what came of it.
-func (r *Runner) outcome(ctx context.Context, st Step, vars map[string]any) string {
+func (r *Runner) outcome(ctx context.Context, st Step, vars map[string]any) (string, Answer) {
 	args, err := arguments(st.Args, st.RawArgs, vars)
 	if err != nil {
-		return err.Error()
+		return err.Error(), Answer{}
 	}
 	a, err := r.Target.Call(ctx, st.As, st.Tool, args)
 	switch {
 	case err != nil:
-		return err.Error()
+		return err.Error(), Answer{}
 	case a.RPC != nil:
-		return fmt.Sprint(a.RPC.Code)
+		return fmt.Sprint(a.RPC.Code), a
 	case a.IsError:
 		code, _ := at(a.Structured, "/error/code")
-		return fmt.Sprint(code)
+		return fmt.Sprint(code), a
 	}
-	return "ok"
+	return "ok", a
 }
 
 // checkTally compares counted outcomes with the expected ones, alternatives in $or, and outcomes free in number in

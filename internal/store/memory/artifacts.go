@@ -208,7 +208,7 @@ func (r *reader) EachHeld(fn func(persistence.Digest) error) error {
 	err := r.look(func() {
 		each(r.s.artifacts, r.snapshot, func(a *persistence.Artifact) { held = append(held, a.Hash) })
 		each(r.s.uploads, r.snapshot, func(u *persistence.Upload) {
-			if u.State == persistence.UploadReceived {
+			if u.State == persistence.UploadReceived || u.State == persistence.UploadCommitted {
 				held = append(held, u.Hash)
 			}
 		})

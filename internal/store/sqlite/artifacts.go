@@ -143,7 +143,7 @@ func (r *reader) EachHeld(fn func(persistence.Digest) error) error {
 	}
 	return r.all(uploadsAll, func(row row) error {
 		u, err := readUpload(row)
-		if err != nil || u.State != persistence.UploadReceived {
+		if err != nil || u.State != persistence.UploadReceived && u.State != persistence.UploadCommitted {
 			return err
 		}
 		return fn(u.Hash)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -84,19 +85,40 @@ func TestArtifactDamage(t *testing.T) {
 	}
 }
 
-// TestDamagedUpload has a damaged row among those that expire, and tries to move one: neither is taken for good.
+// TestDamagedUpload has damaged rows before and between those that expire: they are left out and take no place of
+// others. To move one is refused.
 func TestDamagedUpload(t *testing.T) {
 	s := openTest(t, Options{})
-	update(t, s, func(tx persistence.Tx) error { return tx.PutUpload(newUpload("open")) })
-	if err := s.submit(t.Context(), func(x *tx) error { return x.write("UPDATE uploads SET size = 11") }); err != nil {
+	update(t, s, func(tx persistence.Tx) (errs error) {
+		for _, id := range []string{"open", "bad", "one", "worse", "two", "three"} {
+			errs = errors.Join(errs, tx.PutUpload(newUpload(id)))
+		}
+		return errs
+	})
+	late := func(limit int) string {
+		names := []string{}
+		err := s.View(t.Context(), func(r persistence.Reader) error {
+			found, err := r.Expired(day.Add(time.Hour), limit)
+			for _, u := range found {
+				names = append(names, u.ID)
+			}
+			return err
+		})
+		return fmt.Sprint(names, err)
+	}
+	if got := late(3); got != "[open bad one] <nil>" {
+		t.Errorf("without damage %s expire", got)
+	}
+	err := s.submit(t.Context(), func(x *tx) error {
+		return x.write("UPDATE uploads SET size = 11 WHERE id IN ('open', 'bad', 'worse')")
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	err := s.View(t.Context(), func(r persistence.Reader) error {
-		_, err := r.Expired(day.Add(time.Hour), 10)
-		return err
-	})
-	if !errors.Is(err, persistence.ErrDamaged) {
-		t.Errorf("expired: got %v", err)
+	for limit, want := range map[int]string{0: "[] <nil>", 1: "[one] <nil>", 2: "[one two] <nil>", 10: "[one two three] <nil>"} {
+		if got := late(limit); got != want {
+			t.Errorf("at most %d: %s expire, want %s", limit, got, want)
+		}
 	}
 	_, err = s.Update(t.Context(), persistence.Commit{Namespace: "ns", Now: day}, func(tx persistence.Tx) (persistence.Outcome, error) {
 		return persistence.Outcome{}, tx.MoveUpload("ns", "open", persistence.UploadAborted, day)
@@ -104,6 +126,98 @@ func TestDamagedUpload(t *testing.T) {
 	if !errors.Is(err, persistence.ErrDamaged) {
 		t.Errorf("moved: got %v", err)
 	}
+}
+
+// TestHeldDamage changes rows behind the store's back: EachHeld refuses to name what is needed, whatever hides a row
+// from a selection.
+func TestHeldDamage(t *testing.T) {
+	for _, change := range []string{
+		"UPDATE artifacts SET digest = zeroblob(32)", "UPDATE uploads SET digest = zeroblob(32) WHERE id = 'got'",
+		"UPDATE uploads SET state = 'pending' WHERE id = 'got'", "UPDATE uploads SET state = 'aborted', closed = 5 WHERE id = 'got'",
+		"UPDATE uploads SET state = 'received' WHERE id = 'open'", "UPDATE uploads SET sum = 0 WHERE id = 'open'",
+	} {
+		s := openTest(t, Options{})
+		update(t, s, func(tx persistence.Tx) error {
+			return errors.Join(finish(tx, newUpload("done"), day), receive(tx, newUpload("got"), day), tx.PutUpload(newUpload("open")))
+		})
+		if _, all, err := held(t, s, persistence.Digest{}); err != nil || len(all) != 2 {
+			t.Fatalf("before the damage: %v (%v)", all, err)
+		}
+		if err := s.submit(t.Context(), func(x *tx) error { return x.write(change) }); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := held(t, s, persistence.Digest{}); !errors.Is(err, persistence.ErrDamaged) {
+			t.Errorf("%s: got %v", change, err)
+		}
+	}
+}
+
+// held asks a store in both ways what is needed: whether d is, and everything, with the error of the latter.
+func held(t *testing.T, s *Store, d persistence.Digest) (one bool, all map[persistence.Digest]bool, damage error) {
+	t.Helper()
+	all = map[persistence.Digest]bool{}
+	err := s.View(t.Context(), func(r persistence.Reader) (err error) {
+		damage = r.EachHeld(func(d persistence.Digest) error { all[d] = true; return nil })
+		one, err = r.Held(d)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return one, all, damage
+}
+
+// TestIndexBit flips one bit in each place where a digest stands in the database file: in an index, Held does not find
+// it and EachHeld does; in a row, EachHeld reports the damage. A removal that asks both is safe.
+func TestIndexBit(t *testing.T) {
+	s := openTest(t, Options{})
+	done, got := newUpload("done"), newUpload("got")
+	update(t, s, func(tx persistence.Tx) error { return errors.Join(finish(tx, done, day), receive(tx, got, day)) })
+	file := s.folder.path(databaseName)
+	if err := s.Close(); err != nil { // writes the log back
+		t.Fatal(err)
+	}
+	db, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range []*persistence.Upload{done, got} {
+		inIndex, inRow := 0, 0
+		for at := range db {
+			if !bytes.HasPrefix(db[at:], u.Hash[:]) {
+				continue
+			}
+			one, all, damage := heldWith(t, db, at+5, u.Hash)
+			switch {
+			case !one && all[u.Hash] && damage == nil:
+				inIndex++
+			case one && errors.Is(damage, persistence.ErrDamaged):
+				inRow++
+			default:
+				t.Errorf("%s, a bit at %d: held %v, by all rows %v (%v)", u.ID, at+5, one, all[u.Hash], damage)
+			}
+		}
+		if inIndex != 1 || inRow == 0 {
+			t.Errorf("%s: %d places in an index and %d in rows", u.ID, inIndex, inRow)
+		}
+	}
+}
+
+// heldWith is held for a store whose file has one wrong bit.
+func heldWith(t *testing.T, db []byte, at int, d persistence.Digest) (one bool, all map[persistence.Digest]bool, damage error) {
+	t.Helper()
+	dir := t.TempDir()
+	db = bytes.Clone(db)
+	db[at] ^= 1
+	if err := os.WriteFile(filepath.Join(dir, databaseName), db, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	return held(t, s, d)
 }
 
 // TestSweepUploads has closed uploads forgotten once they are older than the retention, and nothing else.
@@ -153,6 +267,53 @@ func TestSweepUploads(t *testing.T) {
 		}
 		if got := fmt.Sprint(kept()); got != step.want {
 			t.Errorf("kept %s, want %s", got, step.want)
+		}
+	}
+}
+
+// TestSweepOrder has more records to forget than one sweep takes: the upload that they led to stays until the last of
+// them is gone.
+func TestSweepOrder(t *testing.T) {
+	now := clock.NewManual(day)
+	s := openTest(t, Options{Clock: now, Retention: time.Hour})
+	err := s.submit(t.Context(), func(x *tx) error {
+		for i := range 2*sweepRows - 1 {
+			if err := x.record(persistence.Commit{Namespace: "ns", Key: fmt.Sprint(i), Now: day}, persistence.Outcome{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := newUpload("done")
+	update(t, s, func(tx persistence.Tx) error { return tx.PutUpload(u) })
+	c := persistence.Commit{Namespace: "ns", Key: "abort", Now: day} // the last record of all
+	_, err = s.Update(t.Context(), c, func(tx persistence.Tx) (o persistence.Outcome, err error) {
+		return o, tx.MoveUpload("ns", "done", persistence.UploadAborted, day)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now.Advance(time.Hour + time.Millisecond)
+	for sweep, want := range []string{
+		fmt.Sprintf("more true, %d records, upload true", sweepRows),
+		"more true, 0 records, upload true", "more false, 0 records, upload false",
+	} {
+		more, err := s.Sweep(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var records int64
+		var upload bool
+		err = s.read(t.Context(), func(r *reader) error {
+			_, ok, err := r.Upload("ns", "done")
+			upload = ok
+			return errors.Join(err, r.query("SELECT count(*) FROM idempotency", stop(func(r row) { records = r.int(0) })))
+		})
+		if got := fmt.Sprintf("more %v, %d records, upload %v", more, records, upload); err != nil || got != want {
+			t.Errorf("sweep %d: %s (%v), want %s", sweep, got, err, want)
 		}
 	}
 }

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
+
+	"modernc.org/sqlite"
 
 	"github.com/tabellion-mcp/tabellion/internal/audit"
 	"github.com/tabellion-mcp/tabellion/persistence"
@@ -30,6 +33,13 @@ func damaged(err error) bool {
 	}
 	return false
 }
+
+// codeError is what SQLite answers to a statement that names a table, column or index which is not there.
+const codeError = 1
+
+// misfit tells of an error of SQLite that the statements of an Inspector, which are constants, get from another schema
+// than this program's alone.
+func misfit(err error) bool { return primary(err) == codeError }
 
 // Held is a data folder whose lock this process has, without its being opened: for work on a folder that no server
 // has. It is for one goroutine.
@@ -65,8 +75,23 @@ func (h *Held) Inspect(ctx context.Context) (*Inspector, error) {
 	return inspectFile(ctx, h.folder.path(databaseName))
 }
 
-// InspectFile is Inspect for a database file that nobody has open, as it is in a backup.
-func InspectFile(ctx context.Context, file string) (*Inspector, error) { return inspectFile(ctx, file) }
+// InspectFile is Inspect for a database file that nobody has open, as it is in a backup: that file alone is read, without
+// locks. A log or a journal beside it is no part of a backup, and may be of anybody.
+func InspectFile(ctx context.Context, file string) (*Inspector, error) {
+	if _, err := os.Stat(file); err != nil {
+		return nil, fmt.Errorf("look for database: %w", err)
+	}
+	c, err := dialAlone(file)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	i, err := newInspector(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	i.end = func() error { return nil }
+	return i, nil
+}
 
 // inspectFile opens a snapshot of a database.
 func inspectFile(ctx context.Context, file string) (*Inspector, error) {
@@ -74,7 +99,7 @@ func inspectFile(ctx context.Context, file string) (*Inspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	i, err := newInspector(ctx, file)
+	i, err := inspectShared(ctx, file)
 	if err != nil {
 		return nil, errors.Join(err, tidy())
 	}
@@ -114,7 +139,7 @@ func (s *Store) Inspect(ctx context.Context) (*Inspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	i, err := newInspector(ctx, s.folder.path(databaseName))
+	i, err := inspectShared(ctx, s.folder.path(databaseName))
 	if err != nil {
 		leave()
 		return nil, err
@@ -122,6 +147,9 @@ func (s *Store) Inspect(ctx context.Context) (*Inspector, error) {
 	i.end = func() error { leave(); return nil }
 	return i, nil
 }
+
+// Closed tells whether Close was called.
+func (s *Store) Closed() bool { return s.isClosed() }
 
 // Dir is the data folder, absolute.
 func (s *Store) Dir() string { return s.folder.dir }
@@ -159,12 +187,27 @@ type Inspector struct {
 	end    func() error
 }
 
-// newInspector opens a connection for reading and takes the snapshot.
-func newInspector(ctx context.Context, file string) (*Inspector, error) {
+// dialAlone opens a database file for reading as one that nobody changes.
+func dialAlone(file string) (*conn, error) {
+	name := url.URL{Scheme: "file", Path: file, RawQuery: "mode=ro&immutable=1&_dqs=0&_error_rc=1"}
+	raw, err := new(sqlite.Driver).Open(name.String())
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	return &conn{raw: raw, stmts: map[string]*stmt{}}, nil
+}
+
+// inspectShared opens a snapshot of a database that others may have open.
+func inspectShared(ctx context.Context, file string) (*Inspector, error) {
 	c, err := dial(file, true)
 	if err != nil {
 		return nil, unreadable(err)
 	}
+	return newInspector(ctx, c)
+}
+
+// newInspector takes a snapshot on a connection for reading, and closes that when it cannot.
+func newInspector(ctx context.Context, c *conn) (*Inspector, error) {
 	i := &Inspector{ctx: ctx, c: c, r: reader{c: c}}
 	if err := i.begin(); err != nil {
 		return nil, errors.Join(unreadable(err), c.close())
@@ -174,12 +217,20 @@ func newInspector(ctx context.Context, file string) (*Inspector, error) {
 
 // begin takes the snapshot, and notes the format.
 func (i *Inspector) begin() error {
-	if err := errors.Join(i.c.patience(lockWait), i.c.script("PRAGMA query_only=1;PRAGMA cache_size=-8192;BEGIN")); err != nil {
+	if err := errors.Join(i.c.patience(lockWait), i.c.script("PRAGMA query_only=1;PRAGMA trusted_schema=0;PRAGMA cache_size=-8192;BEGIN")); err != nil {
 		return err
 	}
 	format, err := checkFormat(i.c)
 	i.format = int(format)
 	return err
+}
+
+// unfit is unreadable for the statements of an Inspector, which another schema makes impossible too.
+func unfit(err error) error {
+	if misfit(err) {
+		return fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	return unreadable(err)
 }
 
 // unreadable marks an error that comes from damage.
@@ -262,7 +313,7 @@ func (i *Inspector) Facts() (f Facts, err error) {
 			continue
 		}
 		if *c.to, err = i.c.number(c.text); err != nil {
-			return f, unreadable(err)
+			return f, unfit(err)
 		}
 	}
 	return f, nil
@@ -285,7 +336,7 @@ func (i *Inspector) Needs(fn func(Need) error) error {
 	if i.format < 2 {
 		return nil
 	}
-	return unreadable(i.each(needs, func(r row) error {
+	return unfit(i.each(needs, func(r row) error {
 		return fn(Need{Digest: r.array(0), Size: r.int(1), Upload: r.int(2) != 0, Namespace: r.text(3), ID: r.text(4)})
 	}))
 }
@@ -296,7 +347,7 @@ func (i *Inspector) Held(d persistence.Digest) (bool, error) {
 		return false, nil
 	}
 	held, err := i.r.Held(d)
-	return held, unreadable(err)
+	return held, unfit(err)
 }
 
 // AuditLog is the audit trail of the snapshot, for audit.Verify. It takes no rows.
@@ -323,7 +374,7 @@ func (t trail) AuditWriters(context.Context) (names []string, err error) {
 		names = append(names, r.text(0))
 		return nil
 	})
-	return names, unreadable(err)
+	return names, unfit(err)
 }
 
 // AuditHeads implements audit.Log. What cannot be decoded has no good signature either.
@@ -336,19 +387,19 @@ WHERE position = (SELECT max(position) FROM audit_heads b WHERE b.writer = a.wri
 		heads = append(heads, h)
 		return nil
 	})
-	return heads, unreadable(err)
+	return heads, unfit(err)
 }
 
 // AuditRows implements audit.Log.
 func (t trail) AuditRows(_ context.Context, writer string, after int64, limit int) (records []audit.Record, err error) {
 	number, err := t.i.c.number("SELECT number FROM audit_writers WHERE name = ?", writer)
 	if err != nil || number == 0 {
-		return nil, unreadable(err)
+		return nil, unfit(err)
 	}
 	base := number << positionBits
 	err = t.i.each("SELECT place, hash, row FROM audit_rows WHERE place > ? AND place < ? ORDER BY place LIMIT ?", func(r row) error {
 		records = append(records, audit.Record{Writer: writer, Position: r.int(0) - base, Hash: r.array(1), Row: r.blob(2)})
 		return nil
 	}, base+max(after, 0), base+1<<positionBits, int64(limit))
-	return records, unreadable(err)
+	return records, unfit(err)
 }

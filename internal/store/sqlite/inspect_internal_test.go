@@ -120,7 +120,7 @@ func TestInspectionsDoNotSort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer i.Close()
-	for _, text := range []string{inspectAll, inspectOne, inboundBySource, needs, uploadColumns + "FROM uploads ORDER BY seq", strayRecords} {
+	for _, text := range []string{inspectAll, inspectOne, inboundBySource, needs, uploadColumns + "FROM uploads ORDER BY seq", recordsInOrder, strayRecords} {
 		var plan []string
 		err := i.each("EXPLAIN QUERY PLAN "+text, func(r row) error {
 			plan = append(plan, r.text(3))

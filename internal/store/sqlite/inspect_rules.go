@@ -2,9 +2,13 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+
+	"modernc.org/sqlite"
 
 	"github.com/tabellion-mcp/tabellion/persistence"
 )
@@ -14,32 +18,35 @@ type FlawKind string
 
 // The kinds of flaws.
 const (
-	FlawDatabase        FlawKind = "database-damaged"  // SQLite finds its pages wrong, or cannot read them
-	FlawIndex           FlawKind = "index-damaged"     // an index does not agree with its table
-	FlawRevision        FlawKind = "revision-damaged"  // D4: not what was written
-	FlawNumber          FlawKind = "revision-number"   // D1: below 1
-	FlawTime            FlawKind = "revision-time"     // D2: older than its predecessor
-	FlawOrphan          FlawKind = "revision-orphan"   // D1: of no document
-	FlawHead            FlawKind = "head-wrong"        // D1: the head does not agree with its revision, which is whole
-	FlawHeadLost        FlawKind = "head-lost"         // D1: the head's revision is not there
-	FlawReference       FlawKind = "reference-broken"  // D3
-	FlawInboundMissing  FlawKind = "inbound-missing"   // D3: a reference that would not keep its target from a purge
-	FlawInboundExtra    FlawKind = "inbound-extra"     // D3: a target is kept for a reference that is not there
-	FlawArtifact        FlawKind = "artifact-damaged"  // the row is not what was written
-	FlawArtifactMissing FlawKind = "artifact-missing"  // U1: its upload is committed
-	FlawUpload          FlawKind = "upload-damaged"    // the row is not what was written
-	FlawUploadState     FlawKind = "upload-state"      // U1: a state that does not agree with the artifact, or with itself
-	FlawUsage           FlawKind = "usage-wrong"       // U4
-	FlawRecord          FlawKind = "idempotency-stray" // a record of an effect that never was
-	FlawAudit           FlawKind = "audit-damaged"     // rows of no writer
+	FlawDatabase        FlawKind = "database-damaged"    // SQLite finds its pages wrong, or cannot read them
+	FlawSchema          FlawKind = "schema-changed"      // a table, index, trigger or view is not what this program makes
+	FlawIndex           FlawKind = "index-damaged"       // an index does not agree with its table
+	FlawRevision        FlawKind = "revision-damaged"    // D4: not what was written
+	FlawNumber          FlawKind = "revision-number"     // D1: below 1
+	FlawTime            FlawKind = "revision-time"       // D2: older than its predecessor
+	FlawSuperseded      FlawKind = "revision-superseded" // when it was superseded is not kept as a purge keeps it
+	FlawOrphan          FlawKind = "revision-orphan"     // D1: of no document
+	FlawHead            FlawKind = "head-wrong"          // D1: the head does not agree with its revision, which is whole
+	FlawHeadLost        FlawKind = "head-lost"           // D1: the head's revision is not there
+	FlawReference       FlawKind = "reference-broken"    // D3
+	FlawInboundMissing  FlawKind = "inbound-missing"     // D3: a reference that would not keep its target from a purge
+	FlawInboundExtra    FlawKind = "inbound-extra"       // D3: a target is kept for a reference that is not there
+	FlawArtifact        FlawKind = "artifact-damaged"    // the row is not what was written
+	FlawArtifactMissing FlawKind = "artifact-missing"    // U1: its upload is committed
+	FlawUpload          FlawKind = "upload-damaged"      // the row is not what was written
+	FlawUploadState     FlawKind = "upload-state"        // U1: a state that does not agree with the artifact, or with itself
+	FlawUsage           FlawKind = "usage-wrong"         // U4
+	FlawRecord          FlawKind = "idempotency-stray"   // a record of an effect that never was
+	FlawRecordDamaged   FlawKind = "idempotency-damaged" // the record is not what was written
+	FlawAudit           FlawKind = "audit-damaged"       // rows of no writer
 )
 
 // FlawKinds lists them all.
 func FlawKinds() []FlawKind {
 	return []FlawKind{
-		FlawDatabase, FlawIndex, FlawRevision, FlawNumber, FlawTime, FlawOrphan, FlawHead, FlawHeadLost, FlawReference,
+		FlawDatabase, FlawSchema, FlawIndex, FlawRevision, FlawNumber, FlawTime, FlawSuperseded, FlawOrphan, FlawHead, FlawHeadLost, FlawReference,
 		FlawInboundMissing, FlawInboundExtra, FlawArtifact, FlawArtifactMissing, FlawUpload, FlawUploadState, FlawUsage,
-		FlawRecord, FlawAudit,
+		FlawRecord, FlawRecordDamaged, FlawAudit,
 	}
 }
 
@@ -60,7 +67,7 @@ func (i *Inspector) Rules(progress func(stage string, done, total int64), found 
 	rules := []struct {
 		name string
 		run  func() error
-	}{{"database", e.integrity}}
+	}{{"schema", e.schema}, {"database", e.integrity}}
 	if _, older := i.Format(); !older {
 		rules = append(rules, []struct {
 			name string
@@ -72,7 +79,7 @@ func (i *Inspector) Rules(progress func(stage string, done, total int64), found 
 	}
 	for _, rule := range rules {
 		err := rule.run()
-		if err != nil && context.Cause(i.ctx) == nil && damaged(err) {
+		if err != nil && context.Cause(i.ctx) == nil && (damaged(err) || misfit(err)) {
 			e.flaw(FlawDatabase, "table of "+rule.name, "it cannot be read to its end: %v", err)
 			continue
 		}
@@ -118,6 +125,64 @@ func (e *examination) integrity() error {
 	})
 }
 
+// schemaRows are what a schema is made of. Indexes that SQLite makes by itself have no text.
+const schemaRows = "SELECT type, name, coalesce(sql, '') FROM sqlite_schema ORDER BY type, name"
+
+// schemaOf gives the text of everything in a schema, by its type and name.
+func schemaOf(c *conn) (map[string]string, error) {
+	all := map[string]string{}
+	err := c.query(schemaRows, func(r row) error {
+		all[r.text(0)+" "+r.text(1)] = r.text(2)
+		return nil
+	})
+	return all, err
+}
+
+// freshSchema is the schema that the migrations make, up to a format, in a database in memory.
+func freshSchema(format int) (all map[string]string, err error) {
+	raw, err := new(sqlite.Driver).Open("file::memory:?_dqs=0&_error_rc=1")
+	if err != nil {
+		return nil, fmt.Errorf("make a schema to compare with: %w", err)
+	}
+	c := &conn{raw: raw, stmts: map[string]*stmt{}}
+	defer func() { err = errors.Join(err, c.close()) }()
+	for step, script := range migrations[:format] {
+		if err := migrateStep(c, step, script); err != nil {
+			return nil, err
+		}
+	}
+	return schemaOf(c)
+}
+
+// Schema checks that the schema is the one that the migrations make, and calls found for what is not: a trigger or a view
+// of somebody would be run, and without an index a rule of the store is not kept.
+func (i *Inspector) Schema(found func(Flaw)) error {
+	want, err := freshSchema(i.format)
+	if err != nil {
+		return err
+	}
+	have, err := schemaOf(i.c)
+	if err != nil {
+		return unfit(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if text, ok := have[name]; !ok {
+			found(Flaw{Kind: FlawSchema, Where: name, What: "it is not there"})
+		} else if text != want[name] {
+			found(Flaw{Kind: FlawSchema, Where: name, What: "it is not as this program makes it"})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(have)) {
+		if _, ok := want[name]; !ok {
+			found(Flaw{Kind: FlawSchema, Where: name, What: "this program does not make it"})
+		}
+	}
+	return nil
+}
+
+// schema is Schema as a rule.
+func (e *examination) schema() error { return e.Schema(e.found) }
+
 // indexOnly tells of a line of PRAGMA integrity_check whether REINDEX can be the answer to it.
 func indexOnly(line string) bool {
 	return strings.HasPrefix(line, "row ") && strings.Contains(line, " missing from index ") ||
@@ -127,8 +192,8 @@ func indexOnly(line string) bool {
 
 // inspectDocuments gives every document with its revisions, in the order of the keys of both tables: nothing is sorted.
 // The first columns are revisionColumns.
-const inspectDocuments = revisionColumns + `, r.seq, h.doc, h.revision, h.deleted, h.seq, h.updated, h.kind, h.schema_version
-FROM heads h LEFT JOIN revisions r INDEXED BY revisions_doc ON r.doc = h.doc `
+const inspectDocuments = revisionColumns + `, r.seq, h.doc, h.revision, h.deleted, h.seq, h.updated, h.kind, h.schema_version,
+r.superseded FROM heads h LEFT JOIN revisions r INDEXED BY revisions_doc ON r.doc = h.doc `
 
 // inspectAll and inspectOne are its selections.
 const (
@@ -149,6 +214,8 @@ type line struct {
 	head          headRow
 	revision      bool // there is one
 	own           headRow
+	superseded    int64                 // time of the revision after it, which a purge removed; see kept
+	kept          bool                  // superseded is there
 	document      *persistence.Document // nil when it is damaged
 	damage        error
 }
@@ -161,6 +228,7 @@ func readLine(r row) line {
 	}
 	if l.revision = r[11] != nil; l.revision {
 		l.own = headRow{r.int(3), r.int(4), r.int(11), r.int(5), r.text(6), r.text(7)}
+		l.superseded, l.kept = r.int(19), r[19] != nil
 		l.document, l.damage = document(r)
 		if l.damage != nil {
 			l.document = nil
@@ -237,6 +305,9 @@ func (e *examination) follow(c *chainOf, l line) error {
 	if before.chosen && l.own.updated < before.own.updated {
 		e.of(FlawTime, l.namespace, l.id, at, "it is older than revision %d before it", before.own.revision)
 	}
+	if before.chosen && before.revision {
+		e.followed(before.line, l)
+	}
 	if l.damage != nil {
 		e.of(FlawRevision, l.namespace, l.id, at, "what is stored is not what was written: the checksum differs")
 		return nil
@@ -244,8 +315,25 @@ func (e *examination) follow(c *chainOf, l line) error {
 	return e.references(l.document, l.own.seq)
 }
 
+// followed checks what is kept of when a revision was superseded, by the next one that is there. A purge keeps the time of
+// the revision that it removes with the one before it; purges by age rest on that. A gap without it was made by none.
+func (e *examination) followed(l, next line) {
+	at := fmt.Sprint("@", l.own.revision)
+	switch gap := next.own.revision != l.own.revision+1; {
+	case !gap && l.kept:
+		e.of(FlawSuperseded, l.namespace, l.id, at, "a time is kept for the revision after it, as if that were purged, and it is there")
+	case gap && !l.kept:
+		e.of(FlawSuperseded, l.namespace, l.id, at, "the revision after it is not there, and no purge has removed it")
+	case gap && (l.superseded < l.own.updated || l.superseded > next.own.updated):
+		e.of(FlawSuperseded, l.namespace, l.id, at, "the time that is kept for the revision after it is not between its own and that of revision %d", next.own.revision)
+	}
+}
+
 // judge tells of a head that does not agree with its revisions. When the newest of them is damaged, that was told of.
 func (e *examination) judge(c *chainOf) {
+	if c.kept {
+		e.of(FlawSuperseded, c.namespace, c.id, fmt.Sprint("@", c.own.revision), "a time is kept for the revision after it, and it is the newest")
+	}
 	switch v := c.verdict(); {
 	case v == headLost:
 		newest := "no revision of it is there"
@@ -416,14 +504,16 @@ func (e *examination) artifacts() error {
 	})
 }
 
-// usageOwed compares what is charged to each namespace with what it holds (persistence.v1, section 9).
-const usageOwed = `SELECT n.namespace, coalesce(u.bytes, 0), u.namespace IS NULL,
+// usageOwed compares what is charged to each namespace with what it holds and what its open uploads have reserved
+// (persistence.v1, section 9).
+const usageOwed = `SELECT namespace, bytes, unknown, held + open, reserved, open FROM (
+SELECT n.namespace, coalesce(u.bytes, 0) AS bytes, u.namespace IS NULL AS unknown, coalesce(u.reserved, 0) AS reserved,
 coalesce((SELECT sum(length(r.payload)) FROM heads h CROSS JOIN revisions r INDEXED BY revisions_doc ON r.doc = h.doc
 	WHERE h.namespace = n.namespace AND r.deleted = 0), 0)
-+ coalesce((SELECT sum(size) FROM artifacts a WHERE a.namespace = n.namespace), 0)
-+ coalesce((SELECT sum(size) FROM uploads p INDEXED BY uploads_reserved WHERE p.namespace = n.namespace AND p.closed IS NULL), 0)
++ coalesce((SELECT sum(size) FROM artifacts a WHERE a.namespace = n.namespace), 0) AS held,
+coalesce((SELECT sum(size) FROM uploads p INDEXED BY uploads_reserved WHERE p.namespace = n.namespace AND p.closed IS NULL), 0) AS open
 FROM (SELECT namespace FROM usage UNION SELECT namespace FROM heads UNION SELECT namespace FROM artifacts
-	UNION SELECT namespace FROM uploads) n LEFT JOIN usage u ON u.namespace = n.namespace`
+	UNION SELECT namespace FROM uploads) n LEFT JOIN usage u ON u.namespace = n.namespace)`
 
 // usage checks U4.
 func (e *examination) usage() error {
@@ -433,6 +523,8 @@ func (e *examination) usage() error {
 			e.flaw(FlawUsage, "namespace "+r.text(0), "nothing is known of its usage, which is %d bytes", owed)
 		case charged != owed:
 			e.flaw(FlawUsage, "namespace "+r.text(0), "%d bytes are charged, and it holds or has reserved %d", charged, owed)
+		case r.int(4) != r.int(5):
+			e.flaw(FlawUsage, "namespace "+r.text(0), "%d bytes are taken for reserved, and its open uploads have reserved %d", r.int(4), r.int(5))
 		}
 		return nil
 	})
@@ -443,10 +535,24 @@ const strayRecords = `SELECT i.seq, i.namespace, i.id, i.revision, h.revision FR
 LEFT JOIN heads h ON h.namespace = i.namespace AND h.id = i.id
 WHERE i.id <> '' AND (h.revision IS NULL OR i.revision NOT BETWEEN 1 AND h.revision) OR i.id = '' AND i.value IS NULL ORDER BY i.seq`
 
-// records checks that no idempotency record promises what never happened.
+// recordsInOrder are all idempotency records. One of format 1 has no checksum.
+const recordsInOrder = "SELECT seq, namespace, key, at, fingerprint, id, revision, value, sum FROM idempotency ORDER BY seq"
+
+// records checks that idempotency records are what was written, and that none promises what never happened.
 func (e *examination) records() error {
+	err := e.each(recordsInOrder, func(r row) error {
+		out := persistence.Outcome{ID: r.text(5), Revision: r.int(6), Value: r.blob(7)}
+		sum, summed := r[8].(int64)
+		if summed && sum != recordSum(r.text(1), r.text(2), r.int(3), r.array(4), out) {
+			e.flaw(FlawRecordDamaged, recordPlace(r), "it is not what was written: the checksum differs; a call with its key is refused")
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	return e.each(strayRecords, func(r row) error {
-		where := fmt.Sprintf("idempotency row %d, namespace %s", r.int(0), r.text(1))
+		where := recordPlace(r)
 		switch {
 		case r.text(2) == "":
 			e.flaw(FlawRecord, where, "it records no result")
@@ -457,6 +563,11 @@ func (e *examination) records() error {
 		}
 		return nil
 	})
+}
+
+// recordPlace names an idempotency record by its row, of which seq and namespace are the first columns.
+func recordPlace(r row) string {
+	return fmt.Sprintf("idempotency row %d, namespace %s", r.int(0), r.text(1))
 }
 
 // auditRows looks for rows of a writer that is not known, by leaps from writer to writer. The chains are verified by

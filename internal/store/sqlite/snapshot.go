@@ -258,18 +258,19 @@ WHERE h.namespace = source_namespace AND h.id = source_id AND r.revision = sourc
 
 // Usage charges each namespace what it holds and has reserved.
 func (m *Mender) Usage() error {
+	type owed struct{ bytes, reserved int64 }
 	return m.step(func() error {
-		owed := map[string]int64{}
+		wrong := map[string]owed{}
 		err := m.c.query(usageOwed, func(r row) error {
-			if r.int(2) != 0 || r.int(1) != r.int(3) {
-				owed[r.text(0)] = r.int(3)
+			if r.int(2) != 0 || r.int(1) != r.int(3) || r.int(4) != r.int(5) {
+				wrong[r.text(0)] = owed{r.int(3), r.int(5)}
 			}
 			return nil
 		})
-		for namespace, bytes := range owed {
+		for namespace, o := range wrong {
 			if err == nil {
-				_, err = m.c.exec(`INSERT INTO usage (namespace, bytes) VALUES (?,?)
-ON CONFLICT (namespace) DO UPDATE SET bytes = excluded.bytes`, namespace, bytes)
+				_, err = m.c.exec(`INSERT INTO usage (namespace, bytes, reserved) VALUES (?,?,?)
+ON CONFLICT (namespace) DO UPDATE SET bytes = excluded.bytes, reserved = excluded.reserved`, namespace, o.bytes, o.reserved)
 			}
 		}
 		return err

@@ -154,6 +154,14 @@ func TestPlans(t *testing.T) {
 			t.Errorf("%s\n%s", text, p)
 		}
 	}
+	for _, text := range []string{artifactsAll, uploadsAll} { // these must trust no index
+		if p := plan(text); !strings.HasPrefix(p, "SCAN ") || strings.Contains(p, "INDEX") {
+			t.Errorf("%s\n%s", text, p)
+		}
+	}
+	if p := plan("SELECT digest FROM artifacts"); !strings.Contains(p, "INDEX") {
+		t.Errorf("the check finds no index in\n%s", p)
+	}
 	if p := plan("SELECT * FROM heads WHERE kind = ? ORDER BY updated", "k"); !strings.Contains(p, "SCAN") || !strings.Contains(p, "TEMP B-TREE") {
 		t.Errorf("the check finds nothing in\n%s", p)
 	}
@@ -451,6 +459,59 @@ func TestDamage(t *testing.T) {
 		if err := read(); !errors.Is(err, persistence.ErrDamaged) || !strings.Contains(err.Error(), "damaged") {
 			t.Errorf("%s: got %v", change, err)
 		}
+	}
+}
+
+// TestRecordDamage changes idempotency records behind the store's back: the key is refused, and the effect does not
+// happen again, also when the record seems old. What a record of format 1 says is believed.
+func TestRecordDamage(t *testing.T) {
+	for _, key := range []string{"pointer", "value"} {
+		for change, damaged := range map[string]bool{
+			"seq = seq": false, "sum = NULL": false, "sum = NULL, revision = 2": false,
+			"at = at - 1000000": true, "at = at + 1": true, "fingerprint = zeroblob(32)": true, "id = id || 'x'": true,
+			"revision = revision + 1": true, "value = x'31'": true, "sum = sum + 1": true,
+		} {
+			s := openTest(t, Options{})
+			c := persistence.Commit{Namespace: "ns", Key: key, Fingerprint: [32]byte{1}, Now: day, Forget: day.Add(-time.Millisecond)}
+			_, err := s.Update(t.Context(), c, func(tx persistence.Tx) (persistence.Outcome, error) {
+				if key == "value" {
+					return persistence.Outcome{Value: []byte(`{"ok":true}`)}, nil
+				}
+				return create("d")(tx)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.submit(t.Context(), func(x *tx) error { return x.write("UPDATE idempotency SET " + change) }); err != nil {
+				t.Fatal(err)
+			}
+			_, err = s.Update(t.Context(), c, func(persistence.Tx) (persistence.Outcome, error) {
+				t.Errorf("%s, %s: the effect happens again", key, change)
+				return persistence.Outcome{}, nil
+			})
+			if errors.Is(err, persistence.ErrDamaged) != damaged || !damaged && err != nil {
+				t.Errorf("%s, %s: got %v, want damage %v", key, change, err, damaged)
+			}
+		}
+	}
+}
+
+// TestRecordSum has every part of a record change its checksum, and none take the place of its neighbour.
+func TestRecordSum(t *testing.T) {
+	seen := map[int64]int{}
+	for i, sum := range []int64{
+		recordSum("ns", "key", 1, [32]byte{}, persistence.Outcome{ID: "d", Revision: 1}),
+		recordSum("nsk", "ey", 1, [32]byte{}, persistence.Outcome{ID: "d", Revision: 1}),
+		recordSum("ns", "keyd", 1, [32]byte{}, persistence.Outcome{Revision: 1}),
+		recordSum("ns", "key", 2, [32]byte{}, persistence.Outcome{ID: "d", Revision: 1}),
+		recordSum("ns", "key", 1, [32]byte{}, persistence.Outcome{ID: "d", Revision: 2}),
+		recordSum("ns", "key", 1, [32]byte{31: 1}, persistence.Outcome{ID: "d", Revision: 1}),
+		recordSum("ns", "key", 1, [32]byte{}, persistence.Outcome{ID: "d", Revision: 1, Value: []byte("1")}),
+	} {
+		if first, ok := seen[sum]; ok {
+			t.Errorf("record %d has the checksum of record %d", i, first)
+		}
+		seen[sum] = i
 	}
 }
 

@@ -19,11 +19,25 @@ import (
 // ErrNobody: no process answers on the control socket of the folder.
 var ErrNobody = errors.New("no process answers for the data folder")
 
+// ErrSilent: a process listens on the control socket of the folder and does not answer: it was stopped, or it hangs.
+var ErrSilent = errors.New("does not answer")
+
+// answerWithin bounds the wait for an owner's word on who it is, or that it takes a session: it has both at hand. An
+// operation may take as long as it needs.
+const answerWithin = 10 * time.Second
+
 // dialWithin bounds the wait for an owner that is there and does not take the connection.
 const dialWithin = 5 * time.Second
 
 // Progress is told how far an operation of the owner is: total is 0 when it is not known, note says what is being done.
 type Progress func(done, total float64, note string)
+
+// dialSoon is dial for a request that the owner answers at once. It gives up with ErrSilent.
+func dialSoon(ctx context.Context, dir string, req request, within time.Duration) (*net.UnixConn, *bufio.Reader, *answer, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, ErrSilent)
+	defer cancel()
+	return dial(ctx, dir, req, nil)
+}
 
 // dial connects to the owner and exchanges the first lines. progress may be nil.
 func dial(ctx context.Context, dir string, req request, progress Progress) (*net.UnixConn, *bufio.Reader, *answer, error) {
@@ -38,10 +52,22 @@ func dial(ctx context.Context, dir string, req request, progress Progress) (*net
 	}
 	c := conn.(*net.UnixConn)
 	in, a, err := greet(ctx, c, req, progress)
+	if errors.Is(err, ErrSilent) {
+		err = silent(dir, peerPID(c))
+	}
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, c.Close())
 	}
 	return c, in, a, nil
+}
+
+// silent says to a person which process does not answer, and what to do. pid 0 is not known.
+func silent(dir string, pid int) error {
+	who := "a process"
+	if pid > 0 {
+		who = fmt.Sprintf("process %d", pid)
+	}
+	return fmt.Errorf("%s has the folder %s and %w: it was stopped, or it hangs. Let it go on (kill -CONT), or end it", who, dir, ErrSilent)
 }
 
 // greet sends the first line and reads the answer. ctx ends the wait.
@@ -57,7 +83,7 @@ func greet(ctx context.Context, c *net.UnixConn, req request, progress Progress)
 		return nil, nil, err
 	}
 	if _, err := c.Write(append(text, '\n')); err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", ErrNobody, err)
+		return nil, nil, ended(ctx, fmt.Errorf("%w: %w", ErrNobody, err))
 	}
 	in := bufio.NewReaderSize(c, 64<<10)
 	a, err := await(ctx, in, progress)
@@ -70,13 +96,24 @@ func greet(ctx context.Context, c *net.UnixConn, req request, progress Progress)
 	return in, a, nil
 }
 
+// ended is err, or why ctx has ended: ErrSilent, or its own error.
+func ended(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() == nil:
+		return err
+	case errors.Is(context.Cause(ctx), ErrSilent):
+		return ErrSilent
+	}
+	return ctx.Err()
+}
+
 // await reads lines up to the answer, and hands on the progress.
 func await(ctx context.Context, in *bufio.Reader, progress Progress) (*answer, error) {
 	for begun := false; ; begun = true {
 		line, err := readLine(in, maxLine)
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return nil, ctx.Err()
+			return nil, ended(ctx, err)
 		case err != nil && begun: // it took the request, so that asking anew is not the same
 			return nil, fmt.Errorf("the process that holds the data folder ended before it answered: %w", err)
 		case err != nil:
@@ -95,9 +132,13 @@ func await(ctx context.Context, in *bufio.Reader, progress Progress) (*answer, e
 	}
 }
 
-// Ask tells who owns dir. errors.Is(err, ErrNobody) when nobody answers.
-func Ask(ctx context.Context, dir string) (About, error) {
-	c, _, a, err := dial(ctx, dir, request{Do: doAbout}, nil)
+// Ask tells who owns dir. errors.Is(err, ErrNobody) when nobody is there, and ErrSilent when somebody is who does not
+// answer.
+func Ask(ctx context.Context, dir string) (About, error) { return ask(ctx, dir, answerWithin) }
+
+// ask is Ask with its own patience.
+func ask(ctx context.Context, dir string, within time.Duration) (About, error) {
+	c, _, a, err := dialSoon(ctx, dir, request{Do: doAbout}, within)
 	if err != nil {
 		return About{}, err
 	}
@@ -108,8 +149,8 @@ func Ask(ctx context.Context, dir string) (About, error) {
 	return *a.Owner, nil
 }
 
-// Run calls an operation of the owner of dir. Its error is a *fault.Error when the owner refused or failed. When ctx
-// ends, the owner is told to cancel.
+// Run calls an operation of the owner of dir. Its error is a *fault.Error when the owner refused or failed, and those of
+// Ask when nothing was asked for. When ctx ends, the owner is told to cancel.
 func Run(ctx context.Context, dir string, who Who, operation string, in canonjson.Value) (canonjson.Value, error) {
 	return RunWatched(ctx, dir, who, operation, in, nil)
 }
@@ -117,6 +158,9 @@ func Run(ctx context.Context, dir string, who Who, operation string, in canonjso
 // RunWatched is Run for an operation that takes long: progress, which may be nil, is called until Run returns, at most
 // ten times a second.
 func RunWatched(ctx context.Context, dir string, who Who, operation string, in canonjson.Value, progress Progress) (canonjson.Value, error) {
+	if _, err := Ask(ctx, dir); err != nil { // an operation may take long: this tells a silent owner from a busy one
+		return canonjson.Value{}, err
+	}
 	c, _, a, err := dial(ctx, dir, request{Do: doRun, Who: who, Operation: operation, Input: in.AppendJSON(nil)}, progress)
 	if err != nil {
 		return canonjson.Value{}, err
@@ -125,9 +169,9 @@ func RunWatched(ctx context.Context, dir string, who Who, operation string, in c
 	return canonjson.ParseStrict(a.Result, gate.FrameLimits())
 }
 
-// Join begins an MCP session with the owner of dir.
+// Join begins an MCP session with the owner of dir. Its errors are those of Ask.
 func Join(ctx context.Context, dir string, who Who, e catalog.Endpoint) (Session, About, error) {
-	c, in, a, err := dial(ctx, dir, request{Do: doStdio, Who: who, Endpoint: e}, nil)
+	c, in, a, err := dialSoon(ctx, dir, request{Do: doStdio, Who: who, Endpoint: e}, answerWithin)
 	if err != nil {
 		return nil, About{}, err
 	}

@@ -121,9 +121,10 @@ func noRoom() *fault.Error {
 	return fault.New(fault.Overloaded, "the server holds as many messages as it may; nothing was done, retry shortly").After(time.Second)
 }
 
-// noRoomToAnswer is in place of an answer that there is no memory for until it is sent. The call has run.
+// noRoomToAnswer is in place of an answer that there is no memory for until it is sent. The call has run, so it is no
+// refusal: clients take those for calls that did nothing.
 func noRoomToAnswer() *fault.Error {
-	return fault.New(fault.Overloaded, "there is no room to keep the answer until it is sent. What the call did stands: "+
+	return fault.New(fault.StoreUnavailable, "there is no room to keep the answer until it is sent. What the call did stands: "+
 		"retry shortly, a write with the same idempotencyKey").After(time.Second)
 }
 
