@@ -16,6 +16,7 @@ import (
 	"github.com/tabellion-mcp/tabellion/internal/maintain"
 	"github.com/tabellion-mcp/tabellion/internal/operator"
 	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
+	"github.com/tabellion-mcp/tabellion/persistence"
 	"github.com/tabellion-mcp/tabellion/policy"
 )
 
@@ -118,6 +119,8 @@ func maintenanceFault(ctx context.Context, what string, err error) error {
 		return fault.New(fault.Cancelled, "%s was cancelled; it left nothing that counts as whole", what)
 	case errors.As(err, &damaged):
 		return fault.New(fault.IntegrityError, "%s", err)
+	case errors.Is(err, maintain.ErrReopened), errors.Is(err, persistence.ErrUnavailable):
+		return fault.New(fault.StoreUnavailable, "%s did not come to its end: %s", what, err)
 	case errors.Is(err, maintain.ErrNotEmpty):
 		return fault.New(fault.InvalidRequest, "%s", err)
 	}

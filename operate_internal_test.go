@@ -23,6 +23,7 @@ func TestMaintenanceFault(t *testing.T) {
 	}{
 		"damage":    {t.Context(), fmt.Errorf("back up: %w", &maintain.DamagedError{Doing: "x", Findings: []maintain.Finding{{Kind: "blob-missing", Where: "a/b"}}}), fault.IntegrityError, "blob-missing a/b"},
 		"not empty": {t.Context(), fmt.Errorf("/b: %w", maintain.ErrNotEmpty), fault.InvalidRequest, "/b: it is not empty"},
+		"reopened":  {t.Context(), fmt.Errorf("check: %w", maintain.ErrReopened), fault.StoreUnavailable, "run it again"},
 		"cancelled": {gone, errors.New("whatever it broke off with"), fault.Cancelled, "the backup was cancelled"},
 		"a fault":   {t.Context(), fault.New(fault.Busy, "later"), fault.Busy, "later"},
 		"other":     {t.Context(), errors.New("no space left"), fault.Internal, "the backup failed: no space left"},

@@ -97,8 +97,8 @@ func TestBackupOfAFullDisk(t *testing.T) {
 	}
 }
 
-// TestReadOnlyDisk: a folder on a disk that cannot be written is refused with what to do, and changes nothing; a backup is
-// restored from there.
+// TestReadOnlyDisk: a folder on a disk that cannot be written is checked and backed up; a repair is refused with what to
+// do; a backup is restored from there.
 func TestReadOnlyDisk(t *testing.T) {
 	disk := smallDisk(t)
 	data, saved := filepath.Join(disk, "data"), filepath.Join(disk, "b")
@@ -107,12 +107,15 @@ func TestReadOnlyDisk(t *testing.T) {
 	if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"check"}, {"repair", "--dry-run"}, {"backup", filepath.Join(t.TempDir(), "b")}} {
-		if _, words := runIn(t, exitRefused, append(args, "--persistence", data)...); !strings.Contains(words, "must be on a disk that can be written: copy "+data+" to one") {
-			t.Errorf("%v: %s", args, words)
-		}
+	for _, args := range [][]string{{"check", "--read-data"}, {"repair", "--dry-run"}, {"backup", filepath.Join(t.TempDir(), "b")}} {
+		runIn(t, exitFine, append(args, "--persistence", data)...)
+	}
+	if _, words := runIn(t, exitRefused, "repair", "--yes", "--persistence", data); !strings.Contains(words, "must be on a disk that can be written: copy "+data+" to one") {
+		t.Errorf("repair: %s", words)
 	}
 	copied := filepath.Join(t.TempDir(), "copy")
-	runIn(t, exitFine, "restore", "--persistence", copied, saved)
+	if _, words := runIn(t, exitFine, "restore", "--persistence", copied, saved); !strings.Contains(words, "as trustworthy as everybody who could write to its folder") {
+		t.Errorf("restore: %s", words)
+	}
 	runIn(t, exitFine, "check", "--read-data", "--persistence", copied)
 }

@@ -71,7 +71,9 @@ func folderError(cfg *tabellion.Config, doing, left string, err error) error {
 	case errors.Is(err, sqlite.ErrUnreadable):
 		return refused(fmt.Errorf("%w; copy the folder %s as it is, and restore the newest whole backup into another one: tabellion restore", err, cfg.Data))
 	case f == nil && errors.Is(err, syscall.EROFS):
-		return refused(fmt.Errorf("%w; a folder is locked while it is worked on, so it must be on a disk that can be written: copy %s to one", err, cfg.Data))
+		return refused(fmt.Errorf("%w; for this the folder must be on a disk that can be written: copy %s to one, and work on the copy", err, cfg.Data))
+	case f == nil && errors.Is(err, maintain.ErrUnavailable):
+		return refused(err)
 	case f != nil && f.Code == fault.Internal:
 		return failed("%s", plainWords(err))
 	}

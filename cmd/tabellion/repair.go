@@ -14,14 +14,15 @@ import (
 // repairCommand repairs a data folder.
 type repairCommand struct {
 	place
-	DryRun bool `help:"Change nothing; say what would be done."`
-	Yes    bool `short:"y" help:"Do not ask."`
-	JSON   bool `name:"json" help:"Print one JSON object."`
+	DryRun   bool `help:"Change nothing; say what would be done."`
+	ReadData bool `help:"Read and hash the bytes of every artifact too, so that damaged ones are listed."`
+	Yes      bool `short:"y" help:"Do not ask."`
+	JSON     bool `name:"json" help:"Print one JSON object."`
 }
 
 // Help is the end of the help text.
 func (*repairCommand) Help() string {
-	return `Repairs what can be proved from what is there, and deletes nothing that something may need. Everything else is listed with what to do. The database is copied aside first. The bytes of artifacts are not read, and cannot be repaired: check --read-data names those that are damaged. No server may have the folder.
+	return `Repairs what can be proved from what is there, and deletes nothing that something may need. Everything else is listed with what to do. The database is copied aside first. The bytes of artifacts cannot be repaired; with --read-data they are read, and damaged ones listed. No server may have the folder.
 
 Here exit code 1 says that damage is left, or with --dry-run that there is some. ` + exitHelp
 }
@@ -47,7 +48,7 @@ func (c *repairCommand) Run(env *Env) error {
 // repair does it, or with dry looks what would be done.
 func (c *repairCommand) repair(env *Env, cfg *tabellion.Config, dry bool) (*maintain.RepairReport, error) {
 	line := newProgressLine(env, c.JSON)
-	report, err := maintain.Repair(env.Ctx, cfg.Data, maintain.RepairOptions{DryRun: dry, Progress: line.tell, Now: time.Now()})
+	report, err := maintain.Repair(env.Ctx, cfg.Data, maintain.RepairOptions{DryRun: dry, ReadData: c.ReadData, Progress: line.tell, Now: time.Now()})
 	line.end()
 	return report, unreadable(folderError(cfg, "the repair", "each of its steps was done whole or not at all: run it again", err))
 }
@@ -113,6 +114,10 @@ func (c *repairCommand) words(env *Env, r *maintain.RepairReport, left int64) er
 	if left > 0 {
 		verdict = counted(left, "damage") + " cannot be repaired"
 	}
-	_, err := fmt.Fprintf(env.Stdout, "%s %s; %s; the bytes of artifacts were not read: check --read-data reads them\n", done, counted(int64(len(r.Done)), "thing"), verdict)
+	read := "the bytes of artifacts were not read: --read-data reads them"
+	if r.BytesRead {
+		read = "the bytes of artifacts were read and hashed"
+	}
+	_, err := fmt.Fprintf(env.Stdout, "%s %s; %s; %s\n", done, counted(int64(len(r.Done)), "thing"), verdict, read)
 	return err
 }

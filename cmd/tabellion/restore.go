@@ -53,5 +53,6 @@ func (c *restoreCommand) Run(env *Env) error {
 		say(env, "What was there is now in %s.", report.Aside)
 	}
 	_, err = fmt.Fprintf(env.Stdout, "restored into %s: %s, as of %s, checked\n", report.Dir, holds(&report.Manifest), report.At.UTC().Format(time.RFC3339))
+	say(env, "Note: %s.", report.Trust)
 	return err
 }

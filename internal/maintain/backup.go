@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/tabellion-mcp/tabellion/internal/store/blob"
 	"github.com/tabellion-mcp/tabellion/internal/store/sqlite"
@@ -36,7 +37,7 @@ func BackupOpen(ctx context.Context, s *sqlite.Store, b *blob.Folder, hold func(
 // Backup is BackupOpen of a data folder that no server has; sqlite.ErrLocked tells that one has it. It also takes a
 // folder of an older format, as it is, for the time before a migration.
 func Backup(ctx context.Context, dir, to string, o BackupOptions) (*BackupReport, error) {
-	held, err := sqlite.Hold(dir)
+	held, err := sqlite.HoldForReading(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -65,16 +66,30 @@ func backup(ctx context.Context, from origin, to string, o BackupOptions) (_ *Ba
 	r.Manifest = Manifest{Backup: backupFormat, Program: o.Version}
 	release, err := r.place(o)
 	if err != nil {
-		return nil, fmt.Errorf("back up into %w", err)
+		return nil, fmt.Errorf("back up: %w", err)
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	if err := r.fill(ctx, from, o); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
+		var damaged *DamagedError
+		if errors.As(err, &damaged) {
+			damaged.Next = nextStep(damaged.Findings)
+		}
 		return nil, fmt.Errorf("back up into %s (what is there now is no whole backup): %w", to, err)
 	}
 	return r, nil
+}
+
+// nextStep says what to do about damage that no backup can be made of.
+func nextStep(found []Finding) string {
+	const byHand = "copy the data folder as it is, with the server stopped"
+	bytes := []string{KindBlobMissing, KindBlobSize, KindBlobDamaged}
+	if slices.ContainsFunc(found, func(f Finding) bool { return !slices.Contains(bytes, f.Kind) }) {
+		return "run tabellion check, which says what to do about each; meanwhile " + byHand
+	}
+	return "send the same bytes again, which heals them; or purge the artifacts, where retention allows it; or " + byHand
 }
 
 // place makes the target empty. Until release a server can neither have it nor what was moved aside.

@@ -20,10 +20,11 @@ import (
 )
 
 // Check checks a data folder that no server has, and changes nothing but its lock file. What is damaged is checked as far
-// as it can be read; of an older format only what SQLite and the audit trail show, until it is migrated. The error is
-// sqlite.ErrLocked, sqlite.ErrNewerFormat, fs.ErrNotExist when there is no store, or one of the file system.
+// as it can be read; of an older format only what SQLite and the audit trail show, until it is migrated. The disk may be
+// full, or such that it cannot be written. The error is sqlite.ErrLocked, sqlite.ErrNewerFormat, fs.ErrNotExist when there
+// is no store, persistence.ErrUnavailable when the disk does not give what reading needs, or one of the file system.
 func Check(ctx context.Context, dir string, o CheckOptions) (*CheckReport, error) {
-	held, err := sqlite.Hold(dir)
+	held, err := sqlite.HoldForReading(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +102,8 @@ type checker struct {
 	now func(persistence.Digest) (bool, error)
 	// hashUploads has the bytes of received uploads read without ReadData too.
 	hashUploads bool
-	offset      float64 // where the subset begins, see chosen
+	offset      float64            // where the subset begins, see chosen
+	nearest     persistence.Digest // the first behind offset: it is read however small the subset is
 	buffer      []byte
 	readTotal   int64
 }
@@ -184,7 +186,7 @@ type condition struct {
 
 // needed looks at the bytes that artifacts and received uploads need: once at each digest, however many need it.
 func (c *checker) needed() error {
-	if err := c.sumUp(); err != nil {
+	if err := errors.Join(c.findNearest(), c.sumUp()); err != nil {
 		return err
 	}
 	var last persistence.Digest
@@ -228,11 +230,30 @@ func (c *checker) chosen(n sqlite.Need) bool {
 	case c.o.Subset <= 0 || c.o.Subset >= 1:
 		return true
 	}
-	at := float64(binary.BigEndian.Uint64(n.Digest[:8])>>11)/(1<<53) - c.offset
+	return n.Digest == c.nearest || c.behind(n.Digest) < c.o.Subset
+}
+
+// behind is how far d is behind the beginning of the subset, as a share of the range of digests, which is a ring.
+func (c *checker) behind(d persistence.Digest) float64 {
+	at := float64(binary.BigEndian.Uint64(d[:8])>>11)/(1<<53) - c.offset
 	if at < 0 {
 		at++
 	}
-	return at < c.o.Subset
+	return at
+}
+
+// findNearest finds the digest that a subset reads at least, when there is any.
+func (c *checker) findNearest() error {
+	if !c.o.ReadData || c.o.Subset <= 0 || c.o.Subset >= 1 {
+		return nil
+	}
+	least := 2.0 // more than behind gives
+	return c.i.Needs(func(n sqlite.Need) error {
+		if at := c.behind(n.Digest); at < least {
+			least, c.nearest = at, n.Digest
+		}
+		return nil
+	})
 }
 
 // sumUp adds up what will be read, for the progress.

@@ -118,9 +118,22 @@ func describe(dir string, names []string) string {
 	case slices.Contains(names, partial):
 		return "a backup that was not finished is in it"
 	case slices.Contains(names, filepath.Base(sqlite.Database(dir))):
-		return "a store, or a backup that was not finished, is in it"
+		return describeStore(dir)
 	}
 	return fmt.Sprintf("it holds %d files or folders, such as %s", len(names), names[0])
+}
+
+// describeStore tells people what a folder with a database and no backup.json is. A store has a lock file from its
+// beginning, as a restore has; a backup has none. Nothing is opened: the database may be one that this process has open.
+func describeStore(dir string) string {
+	locked, err := exists(filepath.Join(dir, sqlite.LockFile))
+	if err == nil && !locked {
+		return "a backup that was not finished is in it"
+	}
+	if info, err := os.Lstat(sqlite.Database(dir)); err == nil && info.Size() > 0 && info.Size() <= unfinishedMost {
+		return "a restore that was not finished is in it"
+	}
+	return "a store is in it"
 }
 
 // vacant refuses a folder with something in it, unless that may be moved aside. used tells that there is something.

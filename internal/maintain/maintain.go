@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/tabellion-mcp/tabellion/persistence"
 )
 
 // Names in a data folder and in a backup, which is laid out alike. The database's name is the store's to know.
@@ -65,9 +67,10 @@ func (f Finding) String() string {
 type DamagedError struct {
 	Doing    string
 	Findings []Finding // all of them damage
+	Next     string    // what to do; "" when Doing tells
 }
 
-// Error names the first findings.
+// Error names the first findings, and what to do.
 func (e *DamagedError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: it is damaged in %d places", e.Doing, len(e.Findings))
@@ -78,16 +81,24 @@ func (e *DamagedError) Error() string {
 		}
 		fmt.Fprintf(&b, "; %s %s: %s", f.Kind, f.Where, f.Message)
 	}
+	if e.Next != "" {
+		b.WriteString("; to go on, " + e.Next)
+	}
 	return b.String()
 }
 
 // ErrNotEmpty: a backup or a restore was to go where something is already. Nothing was changed.
 var ErrNotEmpty = errors.New("it is not empty")
 
+// ErrUnavailable is persistence.ErrUnavailable, for those who know no stores: the disk did not give what the work needed,
+// which says nothing of damage. The error says what to do.
+var ErrUnavailable = persistence.ErrUnavailable
+
 // CheckOptions are those of Check. The zero value checks everything but the bytes of artifacts.
 type CheckOptions struct {
 	ReadData bool
-	// Subset is the share of the blobs to read with ReadData, above 0 and below 1, another one each time; 0 is all.
+	// Subset is the share of the blobs to read with ReadData, above 0 and below 1, another one each time, and one blob at
+	// least; 0 is all.
 	Subset   float64
 	Progress Progress
 	Now      time.Time // of the report; the machine's time when zero
@@ -128,6 +139,7 @@ const maxFindings = 10_000
 // RepairOptions are those of Repair.
 type RepairOptions struct {
 	DryRun   bool // nothing is changed; the report tells what would be done
+	ReadData bool // the checks before and after read the bytes of artifacts, which are never repaired
 	Progress Progress
 	Now      time.Time // names the copy of the database; the machine's time when zero
 }
@@ -136,6 +148,8 @@ type RepairOptions struct {
 type RepairReport struct {
 	Done []Finding `json:"done"` // repaired, or with DryRun to be repaired
 	Left []Finding `json:"left"` // what it cannot repair, with what to do instead
+	// BytesRead tells that the last check read the bytes of artifacts; otherwise Left says nothing of them.
+	BytesRead bool `json:"bytesRead"`
 	// Copy is the copy of the database file as it was before; "" when nothing was to be done to it.
 	Copy string `json:"copy,omitempty"`
 }

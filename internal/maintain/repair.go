@@ -38,7 +38,11 @@ func provable(all, now []Finding) bool {
 // changed in the database its files are copied aside, in the folder. Each step is one transaction; a repair that is
 // broken off is run again. Errors are those of Check.
 func Repair(ctx context.Context, dir string, o RepairOptions) (*RepairReport, error) {
-	held, err := sqlite.Hold(dir)
+	take := sqlite.Hold
+	if o.DryRun {
+		take = sqlite.HoldForReading
+	}
+	held, err := take(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -131,10 +135,11 @@ func merge(a, b []Finding) []Finding {
 
 // check checks the folder, and the bytes of received uploads.
 func (r *repairer) check() ([]Finding, error) {
+	r.report.BytesRead = false
 	if unfinished, err := restoring(r.dir); err != nil || unfinished {
 		return []Finding{find(KindUnfinished, r.dir, "a restore into it was broken off, and there is no store in it yet")}, err
 	}
-	c := newChecker(r.ctx, r.dir, atRest{filepath.Join(r.dir, blobFolder)}, CheckOptions{Progress: r.o.Progress})
+	c := newChecker(r.ctx, r.dir, atRest{filepath.Join(r.dir, blobFolder)}, CheckOptions{ReadData: r.o.ReadData, Progress: r.o.Progress})
 	c.hashUploads = true
 	i, err := r.held.Inspect(r.ctx)
 	if errors.Is(err, sqlite.ErrUnreadable) {
@@ -143,6 +148,7 @@ func (r *repairer) check() ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
+	_, older := i.Format() // then no bytes are looked at
 	if err = c.run(i); err == nil {
 		err = c.parts()
 	}
@@ -150,6 +156,7 @@ func (r *repairer) check() ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.report.BytesRead = r.o.ReadData && !older
 	return report.Findings, nil
 }
 
@@ -186,7 +193,7 @@ func (r *repairer) with(steps func(*sqlite.Mender) error) error {
 		return err
 	}
 	err = steps(m)
-	if err != nil && context.Cause(r.ctx) == nil {
+	if err != nil && context.Cause(r.ctx) == nil && !errors.Is(err, persistence.ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", errMend, err)
 	}
 	return errors.Join(err, m.Close())

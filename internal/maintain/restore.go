@@ -99,7 +99,7 @@ func readBackup(ctx context.Context, from string, p Progress) (m Manifest, err e
 	m, err = ReadManifest(from)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return m, fmt.Errorf("restore from %s: there is no whole backup: %s is missing, so it was not finished or is none: %w", from, manifestName, err)
+		return m, fmt.Errorf("restore from %s: no whole backup is there, for without %s it was not finished or is none: %w", from, manifestName, fs.ErrNotExist)
 	case err != nil:
 		return m, fmt.Errorf("restore: %w", err)
 	case m.Backup != backupFormat:

@@ -58,6 +58,8 @@ type folder struct {
 	dir   string // absolute
 	lock  *os.File
 	syncs bool // the folder's own entries are synced (persistence.v1, section 11)
+
+	readOnly bool // the disk cannot be written, see acquireForReading
 }
 
 // owner is what the lock file says of its holder.
@@ -91,7 +93,39 @@ func (f *folder) path(name string) string { return filepath.Join(f.dir, name) }
 
 // acquire takes the lock. The kernel drops it when the process ends, however it ends.
 func (f *folder) acquire() error {
-	file, err := os.OpenFile(f.path(lockName), os.O_RDWR|os.O_CREATE, fileMode)
+	if err := f.take(os.O_RDWR | os.O_CREATE); err != nil {
+		return err
+	}
+	if err := f.sign(owner{PID: os.Getpid()}); err != nil {
+		return errors.Join(err, f.close())
+	}
+	return nil
+}
+
+// acquireForReading takes the lock for who writes nothing. A disk without room leaves the lock unsigned. On one that
+// cannot be written the file is locked as it is; without a file there is no lock, and none is needed while the disk
+// stays so.
+func (f *folder) acquireForReading() error {
+	err := f.take(os.O_RDWR | os.O_CREATE)
+	switch {
+	case err == nil:
+		if err := f.sign(owner{PID: os.Getpid()}); err != nil && !full(err) {
+			return errors.Join(err, f.close())
+		}
+		return nil
+	case !errors.Is(err, syscall.EROFS):
+		return err
+	}
+	f.readOnly = true
+	if err := f.take(os.O_RDONLY); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// take opens the lock file and locks it.
+func (f *folder) take(flags int) error {
+	file, err := os.OpenFile(f.path(lockName), flags, fileMode)
 	if err != nil {
 		return fmt.Errorf("open lock file of data folder %s: %w", f.dir, err)
 	}
@@ -106,9 +140,6 @@ func (f *folder) acquire() error {
 		return fmt.Errorf("lock data folder %s: %w", f.dir, err)
 	}
 	f.lock = file
-	if err := f.sign(owner{PID: os.Getpid()}); err != nil {
-		return errors.Join(err, f.close())
-	}
 	return nil
 }
 

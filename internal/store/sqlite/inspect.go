@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"syscall"
 
 	"modernc.org/sqlite"
 
@@ -22,13 +23,30 @@ var ErrUnreadable = errors.New("the database cannot be read")
 const (
 	codeCorrupt = 11
 	codeNotADB  = 26
+
+	codeRead      = codeIO | 1<<8  // SQLITE_IOERR_READ
+	codeShortRead = codeIO | 2<<8  // SQLITE_IOERR_SHORT_READ
+	codeData      = codeIO | 32<<8 // SQLITE_IOERR_DATA
+	codeCorruptFS = codeIO | 33<<8 // SQLITE_IOERR_CORRUPTFS
+)
+
+// Result codes of SQLite that tell of a disk or a folder that does not give what reading needs, and nothing of damage.
+const (
+	codeReadOnly = 8
+	codeCantOpen = 14
+
+	codeShmSize = codeIO | 19<<8 // SQLITE_IOERR_SHMSIZE
 )
 
 // damaged tells of an error of SQLite that comes from what is on the disk: a page that makes no sense, a file that is
-// no database, a place that cannot be read.
+// no database, a place that cannot be read. Of the other errors of input and output none proves damage.
 func damaged(err error) bool {
 	switch primary(err) {
-	case codeCorrupt, codeNotADB, codeIO:
+	case codeCorrupt, codeNotADB:
+		return true
+	}
+	switch code(err) {
+	case codeRead, codeShortRead, codeData, codeCorruptFS:
 		return true
 	}
 	return false
@@ -45,16 +63,23 @@ func misfit(err error) bool { return primary(err) == codeError }
 // has. It is for one goroutine.
 type Held struct{ folder *folder }
 
-// Hold takes the lock of a data folder that exists, which is all it writes. Errors: ErrLocked, fs.ErrNotExist.
-func Hold(dir string) (*Held, error) {
+// Hold takes the lock of a data folder that exists, which is all it writes. Errors: ErrLocked, fs.ErrNotExist,
+// persistence.ErrUnavailable on a full disk.
+func Hold(dir string) (*Held, error) { return holdBy(dir, (*folder).acquire) }
+
+// HoldForReading is Hold for who changes nothing: it also takes a folder on a disk that cannot be written.
+func HoldForReading(dir string) (*Held, error) { return holdBy(dir, (*folder).acquireForReading) }
+
+// holdBy is Hold with one of the ways to take the lock.
+func holdBy(dir string, acquire func(*folder) error) (*Held, error) {
 	f := &folder{dir: dir, syncs: true}
 	if info, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("look for data folder %s: %w", dir, err)
 	} else if !info.IsDir() {
 		return nil, fmt.Errorf("data folder %s is a file: %w", dir, fs.ErrNotExist)
 	}
-	if err := f.acquire(); err != nil {
-		return nil, err
+	if err := acquire(f); err != nil {
+		return nil, unreadable(err)
 	}
 	return &Held{f}, nil
 }
@@ -70,9 +95,35 @@ const LockFile = lockName
 
 // Inspect opens a snapshot of the database of a folder that is held. Nothing in the folder is changed by it: files that
 // SQLite needs for reading are removed with Close, when they were not there before. The error is ErrUnreadable,
-// ErrNewerFormat, fs.ErrNotExist without a database, or one of the file system.
+// ErrNewerFormat, fs.ErrNotExist without a database, persistence.ErrUnavailable when the disk does not give what reading
+// needs, or one of the file system.
 func (h *Held) Inspect(ctx context.Context) (*Inspector, error) {
+	alone, err := h.alone()
+	if err != nil {
+		return nil, err
+	}
+	if alone {
+		return InspectFile(ctx, h.folder.path(databaseName))
+	}
 	return inspectFile(ctx, h.folder.path(databaseName))
+}
+
+// alone tells whether the file of the database is all there is of it: then it is read by itself, and SQLite needs no
+// room beside it. With a log that has something in it a disk that cannot be written is an error.
+func (h *Held) alone() (bool, error) {
+	for _, ending := range []string{"-wal", "-journal"} {
+		info, err := os.Stat(h.folder.path(databaseName) + ending)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), err == nil && info.Size() == 0:
+			continue
+		case err != nil:
+			return false, fmt.Errorf("look for the log of the database: %w", err)
+		case h.folder.readOnly:
+			return false, fmt.Errorf("the database has a log beside it, %s%s, which cannot be read on a %w", databaseName, ending, syscall.EROFS)
+		}
+		return false, nil
+	}
+	return true, nil
 }
 
 // InspectFile is Inspect for a database file that nobody has open, as it is in a backup: that file alone is read, without
@@ -233,12 +284,28 @@ func unfit(err error) error {
 	return unreadable(err)
 }
 
-// unreadable marks an error that comes from damage.
+// unreadable marks an error that comes from damage as ErrUnreadable, and one that comes from the disk and proves none as
+// persistence.ErrUnavailable, with what to do.
 func unreadable(err error) error {
-	if damaged(err) {
+	switch {
+	case errors.Is(err, ErrUnreadable), errors.Is(err, persistence.ErrUnavailable):
+		return err
+	case damaged(err):
 		return fmt.Errorf("%w: %w", ErrUnreadable, err)
+	case full(err):
+		return fmt.Errorf("%w: the disk is full; free some room and run it again (%w)", persistence.ErrUnavailable, err)
+	}
+	switch primary(err) {
+	case codeIO, codeReadOnly, codeCantOpen:
+		return fmt.Errorf("%w: the disk, or a right on the folder, fails; that says nothing of the data: look at both and run it again (%w)", persistence.ErrUnavailable, err)
 	}
 	return err
+}
+
+// full tells of an error that comes from a disk without room. SQLite has one code of its own for the file that readers of
+// a log need beside the database.
+func full(err error) bool {
+	return primary(err) == codeFull || code(err) == codeShmSize || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // Close ends the snapshot.

@@ -84,7 +84,7 @@ func (i *Inspector) Rules(progress func(stage string, done, total int64), found 
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("check %s: %w", rule.name, err)
+			return fmt.Errorf("check %s: %w", rule.name, unreadable(err))
 		}
 	}
 	return nil

@@ -25,45 +25,59 @@ func (s *Store) Snapshot(ctx context.Context, file string, progress func(done, t
 		return err
 	}
 	defer leave()
-	return snapshot(ctx, s.folder.path(databaseName), file, progress)
+	return snapshot(ctx, dialShared, s.folder.path(databaseName), file, progress)
 }
 
 // Snapshot is that of a Store, of a folder that is held.
 func (h *Held) Snapshot(ctx context.Context, file string, progress func(done, total int64)) (err error) {
 	from := h.folder.path(databaseName)
+	alone, err := h.alone()
+	if err != nil {
+		return err
+	}
+	if alone {
+		return snapshot(ctx, dialAlone, from, file, progress)
+	}
 	tidy, err := leftovers(from)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, tidy()) }()
-	return snapshot(ctx, from, file, progress)
+	return snapshot(ctx, dialShared, from, file, progress)
 }
 
 // snapshot is VACUUM INTO: one statement, so one snapshot, and it neither waits for the writer nor keeps it waiting. The
 // backup interface of SQLite begins anew with each commit that comes in between, and files copied under a server would
 // need its log at the same moment. The copy is dense besides: nothing that was removed is in its free pages. The file
 // must not exist; after an error it may be there in part.
-func snapshot(ctx context.Context, from, to string, progress func(done, total int64)) (err error) {
+func snapshot(ctx context.Context, open func(file string) (*conn, error), from, to string, progress func(done, total int64)) (err error) {
 	if err := reserve(to); err != nil {
 		return err
 	}
-	c, err := dial(from, true)
+	c, err := open(from)
 	if err != nil {
 		return unreadable(err)
 	}
-	defer func() { err = errors.Join(unreadable(err), c.close()) }()
+	defer func() { err = errors.Join(err, c.close()) }()
 	if err := errors.Join(c.patience(lockWait), c.script("PRAGMA cache_size=-8192")); err != nil {
-		return err
+		return unreadable(err)
 	}
 	total, err := c.number("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
 	if err != nil {
-		return err
+		return unreadable(err)
 	}
-	if err := vacuumInto(ctx, c, to, func(done int64) { progress(min(done, total), total) }); err != nil {
+	err = vacuumInto(ctx, c, to, func(done int64) { progress(min(done, total), total) })
+	if damaged(err) { // other errors may be those of the disk that is copied to
+		err = unreadable(err)
+	}
+	if err != nil {
 		return fmt.Errorf("copy the database into %s: %w", to, err)
 	}
 	return syncFile(to)
 }
+
+// dialShared opens a database for reading that others may have open.
+func dialShared(file string) (*conn, error) { return dial(file, true) }
 
 // reserve makes the empty file that a snapshot fills, so that nobody else can read it at any time.
 func reserve(name string) error {
@@ -202,7 +216,7 @@ func (m *Mender) step(fn func() error) error {
 	if err != nil {
 		_ = m.c.script("ROLLBACK") // SQLite may have done it already
 	}
-	return err
+	return unreadable(err)
 }
 
 // Reindex builds all indexes anew from their tables.
