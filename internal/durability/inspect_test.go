@@ -155,6 +155,10 @@ var operations = map[string]history.Kind{
 	"persistence.commitArtifact": history.Commit, "persistence.abortArtifact": history.Abort,
 }
 
+// ownDoing are what the server does to uploads by itself. Clients are told nothing of it that must be there: an upload
+// that is over is not_found, and one whose bytes were wrong is pending.
+var ownDoing = map[string]bool{"persistence.expire": true, "persistence.takeBack": true}
+
 // effectOf reads an audit row; ok is false when it tells of no effect on documents or artifacts.
 func effectOf(row []byte) (e verify.Effect, ok bool, err error) {
 	var r struct {
@@ -164,7 +168,7 @@ func effectOf(row []byte) (e verify.Effect, ok bool, err error) {
 	if err := json.Unmarshal(row, &r); err != nil {
 		return e, false, err
 	}
-	if r.Kind != string(audit.KindEffect) || !strings.HasPrefix(r.Operation, "persistence.") {
+	if r.Kind != string(audit.KindEffect) || !strings.HasPrefix(r.Operation, "persistence.") || ownDoing[r.Operation] {
 		return e, false, nil
 	}
 	e.Kind, ok = operations[r.Operation]
