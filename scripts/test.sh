@@ -17,6 +17,7 @@ suite() { # name, command...
     grep -E '^(ok|conformance |inspector|\?|--- FAIL|FAIL|panic|[a-zA-Z ]+( control)?[,:(]|.*(passed|NOT RUN))' "$log" | grep -vE '^=== |no test files' | cut -c1-600
   else
     failed=$((failed + 1))
+    grep -E '^ *--- FAIL|^panic|^FAIL' "$log" | head -n 60 # what failed, before what it said
     grep -E -B3 -A25 '^ *--- FAIL|^panic|^FAIL|_test.go:[0-9]+: ' "$log" | grep -vE '^=== |^ *--- PASS' | head -n 300
     tail -n 20 "$log"
   fi

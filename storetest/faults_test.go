@@ -98,8 +98,9 @@ func (f faultyReader) Namespaces(after string, limit int) ([]persistence.Namespa
 // answers makes the reader hook of a broken store.
 func answers(f faultyReader) func(persistence.Store, persistence.Reader) persistence.Reader {
 	return func(_ persistence.Store, r persistence.Reader) persistence.Reader {
-		f.Reader = r
-		return f
+		own := f // calls run at once
+		own.Reader = r
+		return own
 	}
 }
 
@@ -144,8 +145,9 @@ func (f faultyTx) PurgeArtifact(namespace, id string) error {
 func writes(f faultyTx) func(persistence.Store, context.Context, persistence.Commit, func(persistence.Tx) (persistence.Outcome, error)) (persistence.Outcome, error) {
 	return func(s persistence.Store, ctx context.Context, c persistence.Commit, fn func(persistence.Tx) (persistence.Outcome, error)) (persistence.Outcome, error) {
 		return s.Update(ctx, c, func(tx persistence.Tx) (persistence.Outcome, error) {
-			f.Tx = tx
-			return fn(f)
+			own := f
+			own.Tx = tx
+			return fn(own)
 		})
 	}
 }
