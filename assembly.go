@@ -50,6 +50,7 @@ type parts struct {
 	log      *slog.Logger
 	clock    clock.Clock
 	metrics  *metrics.Metrics
+	models   *modelSlot // of the server; nil: none
 	store    *sqlite.Store
 	blobs    *blob.Folder
 	service  *persistence.Service
@@ -84,6 +85,9 @@ func (s *Server) assemble(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.models, err = openModels(ctx, s.cfg, s.options.Models, s.log, s.clock); err != nil {
+		return errors.Join(err, store.Close())
+	}
 	p, err := s.newParts(ctx, store)
 	s.parts.Store(p)
 	if err != nil {
@@ -102,7 +106,7 @@ func (s *Server) assemble(ctx context.Context) error {
 // newParts builds what stands on store, from the inside out. On an error too the parts must be closed.
 func (s *Server) newParts(ctx context.Context, store *sqlite.Store) (*parts, error) {
 	p := &parts{
-		cfg: s.cfg, log: s.log, clock: s.clock, metrics: s.metrics,
+		cfg: s.cfg, log: s.log, clock: s.clock, metrics: s.metrics, models: s.models,
 		store: store, trail: &trail{own: store}, stop: make(chan struct{}), replaced: make(chan struct{}),
 	}
 	p.trail.set(store)
@@ -317,7 +321,16 @@ func (p *parts) newCatalog(cursors persistence.Cursors) (*catalog.Catalog, error
 		c.Store, c.Blobs = p.store, p.blobs
 	}
 	p.service = persistence.New(c)
-	return catalog.New(p.cfg.ToolNames, append(p.service.Operations(), p.operatorOperations()...)...)
+	var ops []*catalog.Operation
+	if !p.cfg.Alone {
+		ops = p.service.Operations()
+	}
+	models, err := modelOperations(p.cfg, p.models, cursors)
+	if err != nil {
+		return nil, err
+	}
+	ops = append(ops, models...)
+	return catalog.New(p.cfg.ToolNames, append(ops, p.operatorOperations()...)...)
 }
 
 // about is what other processes on the folder are told.
@@ -371,6 +384,7 @@ func (s *Server) Close(ctx context.Context) error {
 		if p := s.parts.Load(); p != nil {
 			s.err = errors.Join(s.err, p.close(ctx), p.closeRecorder(ctx)) // the latter when no store took its entries
 		}
+		s.err = errors.Join(s.err, s.models.close())
 	})
 	return s.err
 }

@@ -67,6 +67,8 @@ type Server struct {
 	pepper  []byte
 	metrics *metrics.Metrics
 	control *control.Listener
+	options Options
+	models  *modelSlot            // nil: none is configured
 	parts   atomic.Pointer[parts] // what serves now; those of a store that was closed while it is opened again
 
 	address atomic.Pointer[string] // URL of the MCP listener, once it is bound
@@ -86,14 +88,26 @@ type Server struct {
 // Open opens the data folder, makes it when it is missing, and assembles the server. log gets what no caller hears;
 // nil discards it. errors.Is(err, ErrInUse) when another process holds the folder.
 func Open(ctx context.Context, cfg *Config, log *slog.Logger) (*Server, error) {
+	return OpenWith(ctx, cfg, Options{Log: log})
+}
+
+// Options are what a program that embeds the server may say beside the configuration. The zero value says nothing.
+type Options struct {
+	Log    *slog.Logger // nil: discarded
+	Models Models
+}
+
+// OpenWith is Open with options.
+func OpenWith(ctx context.Context, cfg *Config, o Options) (*Server, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
+	log := o.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		cfg: cfg, log: log, clock: clock.System{}, metrics: metrics.New(Version()),
+		cfg: cfg, log: log, options: o, clock: clock.System{}, metrics: metrics.New(Version()),
 		failed: make(chan error, 1), lost: make(chan struct{}), patience: takenPatient, stop: make(chan struct{}),
 	}
 	if err := s.assemble(ctx); err != nil {
@@ -150,10 +164,18 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 			return nil, cmp.Or(ended, errors.New("the session ended before its client did"))
 		}
 		served = p
-		return control.Inside(func(in io.Reader, out io.Writer) error { return p.serveStdio(ctx, who, catalog.All, in, out) },
+		return control.Inside(func(in io.Reader, out io.Writer) error { return p.serveStdio(ctx, who, StdioEndpoint(s.cfg), in, out) },
 			func(err error) { ended = err }), nil
 	}
 	return r.Run(ctx)
+}
+
+// StdioEndpoint is what a stdio session is served: every slot, or the only one.
+func StdioEndpoint(cfg *Config) catalog.Endpoint {
+	if cfg.Alone {
+		return catalog.Of(catalog.Models)
+	}
+	return catalog.All
 }
 
 // serveStdio serves one client of another process as who. It ends when the store is opened again; the other process

@@ -40,6 +40,15 @@ const (
 	StoreUnavailable Code = "store_unavailable"
 )
 
+// Further business codes of the models slot, section 23. The others of that slot are those above: see Form.
+const (
+	ProfileBlocked  Code = "profile_blocked" // the sandbox of queries refuses it
+	NoContext       Code = "no_context"      // nobody is known to ask
+	InvalidBody     Code = "invalid_body"    // what is to be written is no object
+	Unauthenticated Code = "unauthenticated" // the embedding program cannot tell who asks
+	PlanError       Code = "plan_error"      // every other refusal; the message begins with its class
+)
+
 // Codes of what is refused before an operation starts (security requirements, S55a). They are JSON-RPC errors
 // in every slot.
 const (
@@ -71,6 +80,7 @@ const Internal Code = "internal"
 var Codes = []Code{
 	InvalidRequest, NotFound, PolicyDenied, RevisionConflict, IdempotencyConflict, QuotaExceeded, TransferIncomplete,
 	IntegrityError, UnsupportedFormat, RetentionBlocked, Busy, StoreUnavailable,
+	ProfileBlocked, NoContext, Unauthenticated, InvalidBody, PlanError,
 	UnauthorizedKey, RateLimited, Overloaded, AuthBackend,
 	ParseError, InvalidMessage, MethodNotFound, InvalidParams, UnknownTool, UnknownResource, UnknownPrompt,
 	HeaderMismatch, UnsupportedVersion, MissingCapability, Cancelled, Internal,

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"sort"
+	"strings"
 
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 )
@@ -17,6 +18,9 @@ const (
 	PlainDialect Dialect = iota
 	// PersistenceDialect: a tool result with isError and {"error":{code,message}} (persistence.v1, section 2).
 	PersistenceDialect
+	// ModelsDialect: a tool result with isError and {code,message}, the code in the words of the models slot, and the
+	// message with a stable prefix ERR_...: where the code alone does not tell (models, sections 22 and 23.3).
+	ModelsDialect
 )
 
 // Surface is where an operation was called.
@@ -78,7 +82,7 @@ func (e *Error) Form(d Dialect, s Surface, era Era) Form {
 	if s == Transfer {
 		return e.transferForm()
 	}
-	if e.business() {
+	if e.business() || d == ModelsDialect && e.Code == Internal {
 		if s == Tool || s == Command {
 			return Form{ToolError: true, Tool: e.toolBody(d).AppendJSON(nil), HTTP: http.StatusOK}
 		}
@@ -91,10 +95,51 @@ func (e *Error) Form(d Dialect, s Surface, era Era) Form {
 func (e *Error) business() bool {
 	switch e.Code {
 	case InvalidRequest, NotFound, PolicyDenied, RevisionConflict, IdempotencyConflict, QuotaExceeded, TransferIncomplete,
-		IntegrityError, UnsupportedFormat, RetentionBlocked, Busy, StoreUnavailable:
+		IntegrityError, UnsupportedFormat, RetentionBlocked, Busy, StoreUnavailable,
+		ProfileBlocked, NoContext, Unauthenticated, InvalidBody, PlanError:
 		return true
 	}
 	return false
+}
+
+// modelsForm is a code in the words of the models slot, and the prefix that its message has.
+type modelsForm struct{ code, prefix string }
+
+// modelsForms are those of every business code. What models has no word for is a planError, with a prefix that tells
+// it apart (models, sections 22.1 and 23.4).
+var modelsForms = map[Code]modelsForm{
+	InvalidRequest:      {"invalidParam", ""},
+	NotFound:            {"notFound", ""},
+	PolicyDenied:        {"permissionDenied", "ERR_PERMISSION:"},
+	RevisionConflict:    {"versionConflict", ""},
+	IdempotencyConflict: {"idempotencyConflict", ""},
+	ProfileBlocked:      {"profileBlocked", "ERR_TEXT2QUERY:"},
+	NoContext:           {"noContext", "ERR_NO_CONTEXT:"},
+	Unauthenticated:     {"unauthenticated", ""},
+	InvalidBody:         {"invalidBody", ""},
+	PlanError:           {"planError", ""},
+	QuotaExceeded:       {"planError", "ERR_LIMIT:"},
+	Busy:                {"planError", "ERR_BUSY:"},
+	StoreUnavailable:    {"planError", "ERR_SOURCE:"},
+	Internal:            {"planError", "ERR_INTERNAL:"},
+}
+
+// modelsBody is the structuredContent of a failed call of the models slot: code and message, and the version that a row
+// has where another was expected.
+func (e *Error) modelsBody() canonjson.Value {
+	form, ok := modelsForms[e.Code]
+	if !ok {
+		form = modelsForms[Internal]
+	}
+	message := e.Message
+	if form.prefix != "" && !strings.HasPrefix(message, "ERR_") {
+		message = form.prefix + " " + message
+	}
+	m := []canonjson.Member{canonjson.M("code", canonjson.String(form.code)), canonjson.M("message", canonjson.String(message))}
+	if v, ok := e.Detail["current"].(canonjson.Value); ok {
+		m = append(m, canonjson.M("current", v))
+	}
+	return canonjson.Object(m...)
 }
 
 // pair is {"code":...,"message":...}.
@@ -106,8 +151,11 @@ func (e *Error) pair() canonjson.Value {
 
 // toolBody is the structuredContent of a failed tool call.
 func (e *Error) toolBody(d Dialect) canonjson.Value {
-	if d == PersistenceDialect {
+	switch d {
+	case PersistenceDialect:
 		return canonjson.Object(canonjson.M("error", e.pair()))
+	case ModelsDialect:
+		return e.modelsBody()
 	}
 	return e.pair()
 }

@@ -25,7 +25,7 @@ const goldenFile = "testdata/forms.golden"
 
 // The dialects, surfaces and eras that exist.
 var (
-	dialects = map[string]fault.Dialect{"persistence": fault.PersistenceDialect, "plain": fault.PlainDialect}
+	dialects = map[string]fault.Dialect{"persistence": fault.PersistenceDialect, "plain": fault.PlainDialect, "models": fault.ModelsDialect}
 	surfaces = []fault.Surface{fault.Tool, fault.Resource, fault.Prompt, fault.List, fault.Command, fault.Transfer}
 	eras     = []fault.Era{fault.Stateless, fault.Legacy}
 )
@@ -47,7 +47,7 @@ func row(c fault.Code, dialect string, s fault.Surface, era fault.Era) string {
 func table() string {
 	var b strings.Builder
 	for _, c := range fault.Codes {
-		for _, dialect := range []string{"persistence", "plain"} {
+		for _, dialect := range []string{"persistence", "plain", "models"} {
 			for _, s := range surfaces {
 				for _, era := range eras {
 					b.WriteString(row(c, dialect, s, era) + "\n")
@@ -111,6 +111,11 @@ var forms = map[fault.Code]expected{
 	fault.RetentionBlocked:    {true, -32603, -32603, 200, ""},
 	fault.Busy:                {true, -32603, -32603, 200, ""},
 	fault.StoreUnavailable:    {true, -32603, -32603, 200, ""},
+	fault.ProfileBlocked:      {true, -32603, -32603, 200, ""},
+	fault.NoContext:           {true, -32603, -32603, 200, ""},
+	fault.Unauthenticated:     {true, -32603, -32603, 200, ""},
+	fault.InvalidBody:         {true, -32603, -32603, 200, ""},
+	fault.PlanError:           {true, -32603, -32603, 200, ""},
 	fault.UnauthorizedKey:     {false, -32001, -32001, 401, "UNAUTHORIZED_KEY"},
 	fault.RateLimited:         {false, -32010, -32010, 429, "RATE_LIMITED"},
 	fault.Overloaded:          {false, -32014, -32014, 503, "OVERLOADED"},
@@ -153,6 +158,41 @@ func TestFormsByHand(t *testing.T) {
 	}
 }
 
+// modelsWords is what the models slot says of a code, by hand (models, sections 22.1, 23.3 and 23.4; security
+// requirements, S55a). The codes of other slots' own business never come there.
+var modelsWords = map[fault.Code]string{
+	fault.InvalidRequest:      `{"code":"invalidParam","message":"words"}`,
+	fault.NotFound:            `{"code":"notFound","message":"words"}`,
+	fault.PolicyDenied:        `{"code":"permissionDenied","message":"ERR_PERMISSION: words"}`,
+	fault.RevisionConflict:    `{"code":"versionConflict","message":"words"}`,
+	fault.IdempotencyConflict: `{"code":"idempotencyConflict","message":"words"}`,
+	fault.QuotaExceeded:       `{"code":"planError","message":"ERR_LIMIT: words"}`,
+	fault.TransferIncomplete:  `{"code":"planError","message":"ERR_INTERNAL: words"}`,
+	fault.IntegrityError:      `{"code":"planError","message":"ERR_INTERNAL: words"}`,
+	fault.UnsupportedFormat:   `{"code":"planError","message":"ERR_INTERNAL: words"}`,
+	fault.RetentionBlocked:    `{"code":"planError","message":"ERR_INTERNAL: words"}`,
+	fault.Busy:                `{"code":"planError","message":"ERR_BUSY: words"}`,
+	fault.StoreUnavailable:    `{"code":"planError","message":"ERR_SOURCE: words"}`,
+	fault.ProfileBlocked:      `{"code":"profileBlocked","message":"ERR_TEXT2QUERY: words"}`,
+	fault.NoContext:           `{"code":"noContext","message":"ERR_NO_CONTEXT: words"}`,
+	fault.Unauthenticated:     `{"code":"unauthenticated","message":"words"}`,
+	fault.InvalidBody:         `{"code":"invalidBody","message":"words"}`,
+	fault.PlanError:           `{"code":"planError","message":"words"}`,
+	fault.Internal:            `{"code":"planError","message":"ERR_INTERNAL: words"}`,
+}
+
+// A message that has its prefix already gets no second one, and the version of a conflict is told apart.
+func TestModelsForm(t *testing.T) {
+	f := fault.New(fault.PolicyDenied, "ERR_PERMISSION:RBAC: no").Form(fault.ModelsDialect, fault.Tool, fault.Stateless)
+	if want := `{"code":"permissionDenied","message":"ERR_PERMISSION:RBAC: no"}`; string(f.Tool) != want {
+		t.Errorf("%s, want %s", f.Tool, want)
+	}
+	f = fault.New(fault.RevisionConflict, "no").With("current", canonjson.Int(7)).Form(fault.ModelsDialect, fault.Tool, fault.Stateless)
+	if want := `{"code":"versionConflict","message":"no","current":7}`; string(f.Tool) != want {
+		t.Errorf("%s, want %s", f.Tool, want)
+	}
+}
+
 // answered is what a transfer route says of a code: the status, and the code in the body.
 type answered struct {
 	status int
@@ -176,6 +216,11 @@ var answers = map[fault.Code]answered{
 	fault.RetentionBlocked:    {500, "store_unavailable"},
 	fault.Busy:                {500, "busy"},
 	fault.StoreUnavailable:    {500, "store_unavailable"},
+	fault.ProfileBlocked:      {500, "store_unavailable"},
+	fault.NoContext:           {500, "store_unavailable"},
+	fault.Unauthenticated:     {500, "store_unavailable"},
+	fault.InvalidBody:         {500, "store_unavailable"},
+	fault.PlanError:           {500, "store_unavailable"},
 	fault.UnauthorizedKey:     {403, "policy_denied"},
 	fault.RateLimited:         {500, "busy"},
 	fault.Overloaded:          {500, "busy"},
@@ -214,15 +259,21 @@ func checkTransfer(t *testing.T, name string, c fault.Code, d fault.Dialect, era
 func checkForm(t *testing.T, name string, c fault.Code, want expected, d fault.Dialect, s fault.Surface, era fault.Era) {
 	t.Helper()
 	f := fault.New(c, "words").After(1500*time.Millisecond).Form(d, s, era)
-	if want.business && (s == fault.Tool || s == fault.Command) {
+	if (want.business || d == fault.ModelsDialect && c == fault.Internal) && (s == fault.Tool || s == fault.Command) {
 		body := `{"code":"` + string(c) + `","message":"words"}`
-		if d == fault.PersistenceDialect {
+		switch d {
+		case fault.PersistenceDialect:
 			body = `{"error":` + body + `}`
+		case fault.ModelsDialect:
+			body = modelsWords[c]
 		}
 		if !f.ToolError || string(f.Tool) != body || f.HTTP != 200 || f.RPC != 0 {
 			t.Errorf("%s: %+v, want the tool result %s", name, f, body)
 		}
 		return
+	}
+	if d == fault.ModelsDialect && c == fault.Internal {
+		want = expected{true, -32603, -32603, 200, ""}
 	}
 	rpc := want.stateless
 	if era == fault.Legacy {

@@ -43,11 +43,11 @@ const exitHelp = `Exit codes: 0 fine; 1 findings, drift, or the answer no; 2 cou
 // unbuilt are commands that are specified and not part of this version.
 var unbuilt = []string{
 	"copy", "plans", "lock", "diff", "attest", "scan", "tokens", "entitlements", "client-config", "probe", "guard", "contract",
-	"models", "context",
+	"context",
 }
 
 // unbuiltFlags are flags of serve and stdio that are specified and not part of this version.
-var unbuiltFlags = []string{"--models", "--source", "--context", "--write"}
+var unbuiltFlags = []string{"--context"}
 
 // parsed ends parsing early: kong was told to exit, after a help text.
 type parsed struct{ code int }
@@ -151,7 +151,7 @@ func notBuilt(args []string) error {
 	for _, a := range args {
 		name, _, _ := strings.Cut(a, "=")
 		if slices.Contains(unbuiltFlags, name) && len(args) > 0 && (args[0] == "serve" || args[0] == "stdio") {
-			return failed("the flag %s is not part of this version: it serves persistence only", name)
+			return failed("the flag %s is not part of this version: it serves persistence and models", name)
 		}
 	}
 	return nil

@@ -67,6 +67,16 @@ func (e *Env) getenv(name string) string {
 	return ""
 }
 
+// lookup finds a variable of the environment, and tells whether it is set at all.
+func (e *Env) lookup(name string) (string, bool) {
+	for i := len(e.Environ) - 1; i >= 0; i-- {
+		if v, ok := cutEnv(e.Environ[i], name); ok {
+			return v, true
+		}
+	}
+	return "", false
+}
+
 // cutEnv takes the value of NAME=value.
 func cutEnv(s, name string) (string, bool) {
 	if len(s) > len(name) && s[:len(name)] == name && s[len(name)] == '=' {

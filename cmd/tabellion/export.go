@@ -11,13 +11,16 @@ import (
 // exportCommand prints the published tools.
 type exportCommand struct {
 	place
-	Slot string `default:"all" placeholder:"SLOT" help:"Only the tools of one slot: persistence."`
-	JSON bool   `name:"json" help:"Print one JSON object with the tools as clients get them."`
+	Slot    string `default:"all" placeholder:"SLOT" help:"Only the tools of one slot: persistence, models."`
+	Models  string `placeholder:"PATH" help:"Model definitions, a file or a folder, in place of a configuration file."`
+	Write   bool   `help:"With --models: the tools that write too."`
+	Generic bool   `help:"With --models: the generic surface."`
+	JSON    bool   `name:"json" help:"Print one JSON object with the tools as clients get them."`
 }
 
 // Help is the end of the help text.
 func (*exportCommand) Help() string {
-	return "The list is that of a caller who may do everything. No store is opened, and none is made.\n\n" + exitHelp
+	return "The list is that of a caller who may do everything. No store and no database is opened, and none is made.\n\n" + exitHelp
 }
 
 // Run builds the catalog and prints it. Without a configuration the defaults are taken.
@@ -52,6 +55,18 @@ func (c *exportCommand) Run(env *Env) error {
 // config reads the configuration when there is one. The folder is never looked at.
 func (c *exportCommand) config(env *Env) (*tabellion.Config, error) {
 	p := c.place
+	if c.Models != "" {
+		if p.Config != "" || p.Persistence != "" {
+			return nil, failed("--models excludes --config and --persistence")
+		}
+		m := &modelFlags{Models: c.Models, Source: "sqlite:none", Write: c.Write, Data: "none"}
+		p.models = m
+		cfg, err := p.load(env)
+		if err == nil && c.Generic {
+			cfg.Models.Surface = "generic"
+		}
+		return cfg, err
+	}
 	if p.Config == "" && p.Persistence == "" && found() == "" {
 		p.Persistence = "data"
 	}

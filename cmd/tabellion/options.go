@@ -26,11 +26,20 @@ type place struct {
 	Persistence string   `placeholder:"DIR" help:"Data folder, in place of a configuration file."`
 	Set         []string `sep:"none" placeholder:"KEY=VALUE" help:"Set a key of the configuration; wins over file and environment. May be repeated."`
 
-	dev bool // set by serve --dev
+	dev    bool        // set by serve --dev
+	models *modelFlags // set by the quick form of models
 }
 
-// quick tells whether a data folder was given in place of a file.
-func (p *place) quick() bool { return p.Persistence != "" }
+// quick tells whether a data folder, or models, were given in place of a file.
+func (p *place) quick() bool { return p.Persistence != "" || p.models != nil }
+
+// folder is the data folder of a quick form, and the flag that gave it.
+func (p *place) folder() (dir, flag string) {
+	if p.Persistence == "" && p.models != nil {
+		return p.models.Data, "--data"
+	}
+	return p.Persistence, "--persistence"
+}
 
 // load reads the configuration. more are settings of the command's own flags.
 func (p *place) load(env *Env, more ...config.Setting) (*tabellion.Config, error) {
@@ -39,7 +48,8 @@ func (p *place) load(env *Env, more ...config.Setting) (*tabellion.Config, error
 	}
 	src := config.Source{File: p.Config, Environ: env.Environ, Dev: p.dev}
 	if p.quick() {
-		src.Set = append(src.Set, config.Setting{Key: "data", Value: p.Persistence, Flag: "--persistence"})
+		dir, flag := p.folder()
+		src.Set = append(src.Set, config.Setting{Key: "data", Value: dir, Flag: flag})
 	} else if src.File == "" {
 		if src.File = found(); src.File == "" {
 			return nil, failed("there is no %s here: give --config FILE or --persistence DIR, or run: tabellion init", defaultFile)
@@ -60,6 +70,11 @@ func (p *place) load(env *Env, more ...config.Setting) (*tabellion.Config, error
 			err = refused(err)
 		}
 		return nil, err
+	}
+	if p.models != nil {
+		if err := p.models.configure(cfg, p.Persistence == ""); err != nil {
+			return nil, failed("%w", err)
+		}
 	}
 	return cfg, nil
 }

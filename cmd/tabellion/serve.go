@@ -24,6 +24,7 @@ const shutdownWithin = 10 * time.Second
 // serveCommand serves MCP over HTTP.
 type serveCommand struct {
 	place
+	modelFlags
 	Listen   string   `placeholder:"ADDR" help:"Address of the MCP endpoints; 127.0.0.1:8635 by default."`
 	Ops      string   `placeholder:"ADDR" help:"Address of health and metrics, or none; 127.0.0.1:8636 by default."`
 	Transfer string   `placeholder:"ADDR" help:"A further address for files alone (PUT /uploads, GET /artifacts), or none; with --dev 127.0.0.1:3001 by default."`
@@ -33,7 +34,7 @@ type serveCommand struct {
 
 // Help is the end of the help text.
 func (*serveCommand) Help() string {
-	return `With --persistence no configuration is needed: the first start makes an API key with the role admin and shows it once, unless --dev is given.
+	return `In a quick form, --persistence DIR or --models PATH --source URL, no configuration is needed: the first start makes an API key and shows it once, unless --dev is given.
 
 A signal ends it: calls under way get ten seconds; a second signal ends it at once, and nothing that was acknowledged is lost.
 
@@ -42,6 +43,11 @@ A signal ends it: calls under way get ten seconds; a second signal ends it at on
 
 // Run serves until a signal comes.
 func (c *serveCommand) Run(env *Env) error {
+	done, err := c.prepare(env, &c.place)
+	if err != nil {
+		return err
+	}
+	defer done()
 	cfg, err := c.config(env)
 	if err != nil {
 		return err
@@ -94,8 +100,11 @@ func (c *serveCommand) config(env *Env) (*tabellion.Config, error) {
 	if cfg.Dev && cfg.Transfer.Listen == "" && c.Transfer == "" {
 		cfg.Transfer = config.Transfer{Listen: config.DevTransfer, IfFree: true}
 	}
+	if !c.quick() && (c.User != "" || c.Roles.given) {
+		return nil, failed("--user and --roles go with --persistence or --models; a configuration names the first key in auth.first_key")
+	}
 	if c.quick() {
-		me := osUser()
+		me := c.me()
 		if cfg.Auth.Local == nil {
 			cfg.Auth.Local = me
 		}
@@ -177,9 +186,18 @@ func (c *serveCommand) welcome(env *Env, cfg *tabellion.Config, at tabellion.Add
 		scheme = "https://"
 	}
 	base := scheme + publicName(cfg, at.MCP)
-	say(env, "tabellion %s serves %q from %s", tabellion.Version(), cfg.Name, cfg.Data)
+	if c.asked() {
+		say(env, "tabellion %s serves %s", tabellion.Version(), c.words())
+	} else {
+		say(env, "tabellion %s serves %q from %s", tabellion.Version(), cfg.Name, cfg.Data)
+	}
 	say(env, "  MCP      %s/mcp", base)
-	say(env, "           %s/persistence/mcp", base)
+	if !cfg.Alone {
+		say(env, "           %s/persistence/mcp", base)
+	}
+	if cfg.Models != nil {
+		say(env, "           %s/models/mcp", base)
+	}
 	if cfg.Transports.SSE {
 		say(env, "           %s/sse (the form of 2024-11-05)", base)
 	}
@@ -187,7 +205,12 @@ func (c *serveCommand) welcome(env *Env, cfg *tabellion.Config, at tabellion.Add
 	if at.Transfer != "" {
 		files = scheme + publicName(cfg, at.Transfer)
 	}
-	say(env, "  files    PUT %s/uploads/..., GET %s/artifacts/...", files, files)
+	if cfg.Alone {
+		files = ""
+	}
+	if files != "" {
+		say(env, "  files    PUT %s/uploads/..., GET %s/artifacts/...", files, files)
+	}
 	if at.Ops != "" {
 		say(env, "  health   http://%s/readyz (also /healthz, /metrics)", at.Ops)
 	}
@@ -258,10 +281,12 @@ func clientJSON(name, url, key string) string {
 	return strings.TrimSpace(b.String())
 }
 
-// curl is a shell command that saves a checkpoint.
+// curl is a shell command that saves a checkpoint, or asks what models there are where nothing else is served.
 func curl(cfg *tabellion.Config, url, key string) string {
 	tool := "persistence.put"
-	if cfg.ToolNames == "portable" {
+	if cfg.Alone {
+		tool = "describe_schemas"
+	} else if cfg.ToolNames == "portable" {
 		tool = "persistence_put"
 	}
 	lines := []string{
@@ -271,6 +296,12 @@ func curl(cfg *tabellion.Config, url, key string) string {
 	}
 	if key != "" {
 		lines = append(lines, "-H 'Authorization: Bearer "+key+"'")
+	}
+	if cfg.Alone {
+		lines = append(lines, `-d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":{},`,
+			`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"curl","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}'`)
+		n := len(lines) - 1
+		return "  " + strings.Join(lines[:n], " \\\n    ") + "\n    " + lines[n]
 	}
 	lines = append(lines, `-d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`",`,
 		`"arguments":{"namespace":"explorer","id":"checkpoint-1","kind":"checkpoint","schemaVersion":"1",`,

@@ -18,13 +18,12 @@ import (
 // stdioCommand serves one MCP client over standard input and output.
 type stdioCommand struct {
 	place
-	User  string   `placeholder:"NAME" help:"Who the client is, with --persistence; the operating system's user by default."`
-	Roles roleList `placeholder:"ROLE,..." help:"Roles of the client, with --persistence; admin by default, and '' is none."`
+	modelFlags
 }
 
 // Help is the end of the help text.
 func (*stdioCommand) Help() string {
-	return `The client is the local principal: auth.local of the configuration, or with --persistence the user and roles given here.
+	return `The client is the local principal: auth.local of the configuration, or in a quick form (--persistence DIR, --models PATH --source URL) the user and roles given here.
 
 Several stdio processes may share one data folder: the first one holds it, the others pass their client's messages on to it, and one of them takes over when it ends.
 
@@ -35,13 +34,23 @@ Standard output carries MCP messages only. The end of standard input ends the pr
 
 // Run serves until standard input ends.
 func (c *stdioCommand) Run(env *Env) error {
+	done, err := c.prepare(env, &c.place)
+	if err != nil {
+		return err
+	}
+	defer done()
 	cfg, err := c.config(env)
 	if err != nil {
 		return err
 	}
 	tune(env, cfg, 0, 0)
 	me := caller(cfg)
-	say(env, "tabellion %s: data folder %s", tabellion.Version(), cfg.Data)
+	if c.asked() {
+		say(env, "tabellion %s: %s", tabellion.Version(), c.words())
+	}
+	if !cfg.Alone {
+		say(env, "tabellion %s: data folder %s", tabellion.Version(), cfg.Data)
+	}
 	say(env, "tabellion: the client is local:%s with %s", strings.TrimPrefix(me.Subject, "local:"), roleWords(me.Roles))
 	log := logger(env, quiet(cfg))
 	v := &visitor{cfg: cfg, env: env, log: log, who: me}
@@ -60,21 +69,14 @@ func (c *stdioCommand) Run(env *Env) error {
 // config reads the configuration, and adds what the quick form means.
 func (c *stdioCommand) config(env *Env) (*tabellion.Config, error) {
 	if !c.quick() && (c.User != "" || c.Roles.given) {
-		return nil, failed("--user and --roles go with --persistence; a configuration names the client in auth.local")
+		return nil, failed("--user and --roles go with --persistence or --models; a configuration names the client in auth.local")
 	}
 	cfg, err := c.load(env)
 	if err != nil {
 		return nil, err
 	}
 	if c.quick() {
-		me := osUser()
-		if c.User != "" {
-			me.Subject = c.User
-		}
-		if c.Roles.given {
-			me.Roles = append([]string{}, c.Roles.names...)
-		}
-		cfg.Auth.Local = me
+		cfg.Auth.Local = c.me()
 	}
 	if cfg.Auth.Local == nil {
 		return nil, refused(errors.New("auth.local is not configured: stdio does not know who its client is; set auth.local, or give --persistence DIR"))
@@ -107,7 +109,7 @@ func (v *visitor) next(ctx context.Context) (control.Session, error) {
 	var session control.Session
 	var about control.About
 	s, err := openOr(ctx, v.cfg, v.log, func() (err error) {
-		session, about, err = control.Join(ctx, v.cfg.Data, v.who, catalog.All)
+		session, about, err = control.Join(ctx, v.cfg.Data, v.who, tabellion.StdioEndpoint(v.cfg))
 		return err
 	})
 	if err != nil {

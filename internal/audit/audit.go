@@ -21,6 +21,9 @@ type Kind string
 // The kinds of entries.
 const (
 	KindEffect  Kind = "effect"  // a change of our own store, committed with it
+	// KindIntent announces a change of a database of the organisation, before it happens; a KindEffect of the same
+	// correlation tells the outcome. Without one the outcome is unknown.
+	KindIntent  Kind = "intent"
 	KindRefusal Kind = "refusal" // a decision against the caller; refusals for rate and overload one a principal and minute, with a count
 	KindRead    Kind = "read"    // a call without effect: an allowed read, or a call that failed
 	KindAuth    Kind = "auth"    // failed authentication, one a key (or address) and minute

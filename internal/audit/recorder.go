@@ -136,6 +136,17 @@ func (r *Recorder) Read(e Entry) {
 	}
 }
 
+// Commit stores one entry, ahead of those that are queued, and is durable when it returns nil.
+func (r *Recorder) Commit(ctx context.Context, e Entry) error {
+	r.mu.Lock()
+	closed := r.closed
+	r.mu.Unlock()
+	if closed {
+		return errors.New("the audit trail is closed")
+	}
+	return r.append(ctx, []Row{e.Encode()})
+}
+
 // storeLoop commits entries in groups until Close, and then what is left.
 func (r *Recorder) storeLoop() {
 	for {

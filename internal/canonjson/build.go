@@ -27,6 +27,10 @@ func Int(n int64) Value {
 	return number(literal, true)
 }
 
+// Exact returns an integer with all its digits, also where binary64 does not hold it: for
+// readers that were told to expect 64-bit integers. Parse refuses such a number in a frame.
+func Exact(n int64) Value { return number(strconv.FormatInt(n, 10), true) }
+
 // Float returns a number in its canonical spelling, or with all its digits where that
 // spelling is an integer that Parse would refuse: 2^55 is 36028797018963968, though its
 // canonical form is 36028797018963970. It panics on NaN and the infinities, which JSON does

@@ -3,11 +3,13 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
 
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+	"github.com/tabellion-mcp/tabellion/internal/identity"
 	"github.com/tabellion-mcp/tabellion/policy"
 )
 
@@ -39,6 +41,8 @@ type Catalog struct {
 	ops    []*Operation
 	byName map[string]*Operation
 	names  Names
+	// audiences are those of the operations, each once, in their order.
+	audiences []*Audience
 
 	mu    sync.Mutex
 	views map[viewKey]*View
@@ -61,9 +65,29 @@ func New(names Names, ops ...*Operation) (*Catalog, error) {
 			}
 			c.byName[name] = op
 		}
+		if op.Audience != nil && !slices.Contains(c.audiences, op.Audience) {
+			c.audiences = append(c.audiences, op.Audience)
+		}
 		c.ops = append(c.ops, op)
 	}
-	return c, nil
+	return c, c.checkAliases()
+}
+
+// checkAliases refuses two tools of one name on the endpoint of a slot.
+func (c *Catalog) checkAliases() error {
+	type place struct {
+		slot Slot
+		name string
+	}
+	seen := map[place]*Operation{}
+	for _, op := range c.ops {
+		p := place{op.Slot, c.nameOn(op, Of(op.Slot))}
+		if other := seen[p]; other != nil && op.Publish.Tool && other.Publish.Tool {
+			return fmt.Errorf("two tools of slot %s are called %q: %s and %s", op.Slot, p.name, other.Name, op.Name)
+		}
+		seen[p] = op
+	}
+	return nil
 }
 
 // checkOperation refuses an operation that cannot keep its promises.
@@ -81,6 +105,10 @@ func checkOperation(op *Operation) error {
 		return fmt.Errorf("slot operator is published to no client")
 	case op.Capability != "" && op.Targets == nil:
 		return fmt.Errorf("it needs the capability %s and names no targets", op.Capability)
+	case op.Outside && op.Effects.ReadOnly == Yes:
+		return fmt.Errorf("it is declared read-only, and its effect is outside")
+	case (op.Audience == nil) != (op.Listing == nil):
+		return fmt.Errorf("Audience and Listing go together")
 	case op.Effects.ReadOnly == Yes && op.Effects.Destructive == Yes:
 		return fmt.Errorf("it is declared read-only and destructive")
 	}
@@ -90,7 +118,7 @@ func checkOperation(op *Operation) error {
 // Warm compiles every schema, so that no first call waits for it. It returns the first that does not compile.
 func (c *Catalog) Warm() error {
 	for _, op := range c.ops {
-		for _, s := range []*Schema{op.In, op.Out, op.Publish.Output} {
+		for _, s := range []*Schema{op.In, op.Out, op.Publish.Input, op.Publish.Output} {
 			if s == nil {
 				continue
 			}
@@ -114,6 +142,14 @@ func (c *Catalog) WireName(op *Operation) string {
 		return strings.ReplaceAll(op.Name, ".", "_")
 	}
 	return op.Name
+}
+
+// nameOn is op's tool name on an endpoint: its alias where the endpoint serves op's slot alone.
+func (c *Catalog) nameOn(op *Operation, e Endpoint) string {
+	if op.Publish.Alias != "" && e == Of(op.Slot) {
+		return op.Publish.Alias
+	}
+	return c.WireName(op)
 }
 
 // Questions lists what must be known of a caller to make its view of e: one check pattern an operation that can
@@ -143,20 +179,28 @@ type View struct {
 	// Hash is a digest of what is listed, hex, short: for the audit trail.
 	Hash string
 
-	catalog *Catalog
-	byName  map[string]*Operation
-	tools   []byte
+	catalog  *Catalog
+	endpoint Endpoint
+	byName   map[string]*Operation
+	listings map[*Operation]Listing
+	tools    []byte
+	ends     []int // of each tool in tools
 }
 
 // viewKey names a view by the rights that matter to it.
 type viewKey struct {
 	endpoint Endpoint
 	rights   string
+	audience string
 }
 
-// View gives what rights may see of e, from a bounded cache.
-func (c *Catalog) View(r Rights, e Endpoint) *View {
-	key := viewKey{e, rightsKey(r)}
+// View gives what rights may see of e, whoever asks: the full listing of every operation that they know. It comes from
+// a bounded cache.
+func (c *Catalog) View(r Rights, e Endpoint) *View { return c.ViewFor(r, e, nil) }
+
+// ViewFor gives what rights may see of e, of that what who's audience sees. It comes from a bounded cache.
+func (c *Catalog) ViewFor(r Rights, e Endpoint, who *identity.Principal) *View {
+	key := viewKey{e, rightsKey(r), c.audienceKey(who)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if v := c.views[key]; v != nil {
@@ -165,7 +209,7 @@ func (c *Catalog) View(r Rights, e Endpoint) *View {
 	if len(c.views) >= maxViews {
 		clear(c.views)
 	}
-	v := c.newView(r, e)
+	v := c.newView(r, e, who)
 	c.views[key] = v
 	return v
 }
@@ -192,16 +236,35 @@ func rightsKey(r Rights) string {
 	return strings.Join(granted, "\n")
 }
 
-// newView selects what r may see.
-func (c *Catalog) newView(r Rights, e Endpoint) *View {
-	v := &View{catalog: c, byName: map[string]*Operation{}}
+// audienceKey names who's audiences; nobody is an audience of its own.
+func (c *Catalog) audienceKey(who *identity.Principal) string {
+	if who == nil || len(c.audiences) == 0 {
+		return ""
+	}
+	keys := make([]string, len(c.audiences))
+	for i, a := range c.audiences {
+		keys[i] = a.Key(who)
+	}
+	return "for " + strings.Join(keys, "\x00")
+}
+
+// newView selects what r and who's audience may see.
+func (c *Catalog) newView(r Rights, e Endpoint, who *identity.Principal) *View {
+	v := &View{catalog: c, endpoint: e, byName: map[string]*Operation{}, listings: map[*Operation]Listing{}}
 	for _, op := range c.ops {
 		if !e.includes(op.Slot) || !visible(op, r) {
 			continue
 		}
+		if op.Listing != nil {
+			l, ok := op.Listing(who)
+			if !ok {
+				continue
+			}
+			v.listings[op] = l
+		}
 		v.Ops = append(v.Ops, op)
 		if op.Publish.Tool {
-			v.byName[c.WireName(op)] = op
+			v.byName[c.nameOn(op, e)] = op
 		}
 	}
 	v.tools = v.encodeTools()
@@ -252,8 +315,37 @@ func (v *View) Resource(uri string) (op *Operation, res *Resource, in canonjson.
 // caller must not change it.
 func (v *View) ToolsJSON() []byte { return v.tools }
 
-// ToolName is op's name on the wire.
-func (v *View) ToolName(op *Operation) string { return v.catalog.WireName(op) }
+// ToolName is op's name on the wire, on the view's endpoint.
+func (v *View) ToolName(op *Operation) string { return v.catalog.nameOn(op, v.endpoint) }
+
+// pageBytes bounds one page of the listed tools: a page with its frame stays far below the largest message. A surface of
+// some hundred tools is one page.
+const pageBytes = 768 << 10
+
+// ToolsPage is the encoded array of the tools from index first on, as many as fit a page (at least one), and the index
+// of the next page; 0 when this is the last. It is the same bytes from call to call. ok is false when first is no
+// index.
+func (v *View) ToolsPage(first int) (page []byte, next int, ok bool) {
+	if first < 0 || first > 0 && first >= len(v.ends) {
+		return nil, 0, false
+	}
+	if first == 0 && len(v.tools) <= pageBytes {
+		return v.tools, 0, true
+	}
+	from := 1
+	if first > 0 {
+		from = v.ends[first-1] + 1
+	}
+	last := first
+	for last+1 < len(v.ends) && v.ends[last+1]-from <= pageBytes {
+		last++
+	}
+	page = append(append([]byte{'['}, v.tools[from:v.ends[last]]...), ']')
+	if last+1 < len(v.ends) {
+		next = last + 1
+	}
+	return page, next, true
+}
 
 // encodeTools lists the tools as MCP does.
 func (v *View) encodeTools() []byte {
@@ -266,23 +358,28 @@ func (v *View) encodeTools() []byte {
 			out = append(out, ',')
 		}
 		out = v.appendTool(out, op)
+		v.ends = append(v.ends, len(out))
 	}
 	return append(out, ']')
 }
 
 // appendTool appends one tool definition.
 func (v *View) appendTool(out []byte, op *Operation) []byte {
+	l, special := v.listings[op]
+	if !special {
+		l = op.Full()
+	}
 	m := []canonjson.Member{
 		canonjson.M("name", canonjson.String(v.ToolName(op))),
 		canonjson.M("title", canonjson.String(op.Title)),
-		canonjson.M("description", canonjson.String(op.Doc)),
-		canonjson.M("inputSchema", schemaValue(op.In)),
+		canonjson.M("description", canonjson.String(l.Doc)),
+		canonjson.M("inputSchema", schemaValue(l.Input)),
 	}
 	if op.Title == "" {
 		m = append(m[:1], m[2:]...)
 	}
-	if listed := listedOutput(op); listed != nil {
-		m = append(m, canonjson.M("outputSchema", schemaValue(listed)))
+	if l.Output != nil {
+		m = append(m, canonjson.M("outputSchema", schemaValue(l.Output)))
 	}
 	if a := annotations(op); len(a) > 0 {
 		m = append(m, canonjson.M("annotations", canonjson.Object(a...)))
@@ -293,12 +390,16 @@ func (v *View) appendTool(out []byte, op *Operation) []byte {
 	return canonjson.Object(m...).AppendJSON(out)
 }
 
-// listedOutput is the output schema that clients see; nil when there is none.
-func listedOutput(op *Operation) *Schema {
-	if op.Publish.Output != nil {
-		return op.Publish.Output
+// Full is the listing of op with nothing left out.
+func (op *Operation) Full() Listing {
+	l := Listing{Doc: op.Doc, Input: op.In, Output: op.Out}
+	if op.Publish.Input != nil {
+		l.Input = op.Publish.Input
 	}
-	return op.Out
+	if op.Publish.Output != nil {
+		l.Output = op.Publish.Output
+	}
+	return l
 }
 
 // schemaValue is the schema's own text as a value, keywords in the order they were written.

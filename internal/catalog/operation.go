@@ -75,6 +75,16 @@ type Operation struct {
 	// it is an unknown tool. The zero pattern hides it from nobody (persistence operations are never hidden).
 	KnownOn policy.Pattern
 	In, Out *Schema
+	// Audience tells who sees which form of the listing, and Listing gives the form that who sees: of the same text some
+	// tools, properties and enum values left out, never one added or reworded; false hides the operation. who is nil
+	// for the full surface. Callers of equal Audience keys see the same. Both nil: everybody sees In, Out and Doc.
+	Audience *Audience
+	Listing  func(who *identity.Principal) (Listing, bool)
+	// Unfit words the fault of input that does not fit In. Nil, or nil returned: the gate's own words.
+	Unfit func(*SchemaError) *fault.Error
+	// Outside marks an operation that is not read-only and whose effect lies in a database of the organisation: the gate
+	// makes an audit entry of the intent durable before Run, and of the outcome after it (security requirements, S61).
+	Outside bool
 	// Content names arguments that are free JSON: counted for depth and nodes from themselves, where U+0000 in a
 	// member name is content (persistence.v1, section 3.3).
 	Content []string
@@ -102,6 +112,18 @@ type Operation struct {
 	Run func(ctx context.Context, c *Call) (Result, error)
 }
 
+// Audience groups callers by what a listing depends on.
+type Audience struct {
+	// Key names everything about who that matters. It is called on each listing and call, so it is cheap.
+	Key func(who *identity.Principal) string
+}
+
+// Listing is what one audience sees of an operation.
+type Listing struct {
+	Doc           string
+	Input, Output *Schema // Output nil: none is listed
+}
+
 // Lookup maps handles to paths before a decision is asked; it may tell nothing else. The gate makes one for each call.
 type Lookup interface {
 	// UploadPath gives the artifact path of an upload of the caller's tenant, and false for an unknown one.
@@ -121,13 +143,19 @@ type Preview struct {
 
 // Publish says where an operation appears. The zero value publishes nowhere.
 type Publish struct {
-	Tool      bool
+	Tool bool
+	// Alias is the tool's name on the endpoint of its own slot, where it needs no word that tells the slots apart. Empty:
+	// the name is the same everywhere.
+	Alias     string
 	Resources []Resource
 	Prompt    *Prompt
 	// Route makes the operation a raw HTTP route, on the transfer origin. Nil: none.
 	Route *Route
 	// Notifies tells that the operation calls Call.Notify: subscriptions are offered only where something notifies.
 	Notifies bool
+	// Input is the input schema as it is listed, when that says more than In: what the operation itself checks, with words
+	// that help. Nil: In is listed.
+	Input *Schema
 	// Output is the output schema as it is listed, when that is not Out: Out is what a success must fit, and strict
 	// clients hold the structured content of a failure against the listed schema too. Nil: Out is listed.
 	Output *Schema
@@ -260,6 +288,8 @@ type Result struct {
 	// Stream is the answer of a route that gives bytes. Nil: Value is the answer, and without one there is only the
 	// fact that it worked.
 	Stream *Stream
+	// Meta are further `_meta` members, behind the labels: an object, or Absent.
+	Meta canonjson.Value
 	// IsError marks a result that reports a failure of the tool's own work, in Blocks.
 	IsError bool
 	// Public marks a result that holds nothing of anybody's: it is labelled trusted and public.

@@ -253,7 +253,7 @@ func Clip(s string, n int) string {
 			b.WriteString("...")
 			break
 		}
-		if r < 0x20 || r == 0x7f || (r >= 0x80 && r < 0xa0) || isInvisible(r) {
+		if r < 0x20 || r == 0x7f || (r >= 0x80 && r < 0xa0) || Invisible(r) {
 			fmt.Fprintf(&b, "\\u{%04x}", r)
 		} else {
 			b.WriteRune(r)
@@ -263,8 +263,8 @@ func Clip(s string, n int) string {
 	return b.String()
 }
 
-// isInvisible tells whether r is a format, direction or tag character that a reader cannot see.
-func isInvisible(r rune) bool {
+// Invisible tells whether r is a format, direction or tag character that a reader cannot see.
+func Invisible(r rune) bool {
 	switch {
 	case r >= 0x200b && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x2060 && r <= 0x206f,
 		r == 0xfeff, r == 0x00ad, r >= 0xe0000 && r <= 0xe007f, r >= 0xfe00 && r <= 0xfe0f:

@@ -19,6 +19,19 @@ func (c *Config) Check() error {
 	k.binds()
 	k.tls()
 	k.people()
+	if m := c.Models; m != nil {
+		if m.Definitions == "" {
+			k.complain("models.definitions", "it is needed: a file or folder of model definitions")
+		}
+		if len(m.Sources) == 0 {
+			k.complain("models.sources", "at least one database is needed: sources: {default: \"sqlite:./app.db\"}")
+		}
+		for name, s := range m.Sources {
+			if s.Read == "" {
+				k.complain("models.sources."+name, "the address for reads is missing")
+			}
+		}
+	}
 	if c.Policy != nil {
 		if _, err := policy.New(*c.Policy); err != nil {
 			k.policy(err)

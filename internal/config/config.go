@@ -17,6 +17,8 @@ import (
 
 	"github.com/tabellion-mcp/tabellion/internal/catalog"
 	"github.com/tabellion-mcp/tabellion/internal/gate"
+	"github.com/tabellion-mcp/tabellion/model"
+	"github.com/tabellion-mcp/tabellion/model/tools"
 	"github.com/tabellion-mcp/tabellion/persistence"
 	"github.com/tabellion-mcp/tabellion/policy"
 )
@@ -41,12 +43,16 @@ type Config struct {
 	ToolNames   catalog.Names
 	Transfer    Transfer
 	Persistence Persistence
+	Models      *Models // nil: no model is served
 	Runtime     Runtime
 	Log         Log
 
 	// Dev serves without authentication and allows everything, on loopback only. It has no key in the file: it is
 	// asked for by a flag, on each start.
 	Dev bool
+
+	// Alone serves the slot models without persistence. It has no key: a quick form asks for it.
+	Alone bool
 
 	origins map[string]origin // where each value that is no default came from
 }
@@ -103,6 +109,39 @@ type Persistence struct {
 	Limits      persistence.Limits
 	Retention   *time.Duration // nil: forever
 	OpenUploads int            // of one principal; 0 is no limit
+}
+
+// Models configures the slot of the same name.
+type Models struct {
+	Definitions  string // file or folder; absolute after Load
+	Sources      map[string]*ModelSource
+	Surface      tools.Surface
+	Only         []string
+	Prefix       string
+	Unconfigured model.Unconfigured
+	Policy       string // file; absolute after Load
+	MaxUnindexed int64  // rows
+}
+
+// ModelSource is a database: addresses as written, which may be references to secrets.
+type ModelSource struct {
+	Read, Write string
+	Accept      []string // names of rights that are accepted
+}
+
+// DefaultModels are the defaults of the section.
+func DefaultModels() *Models {
+	return &Models{Surface: tools.PerModel, Unconfigured: model.Closed, MaxUnindexed: 100_000}
+}
+
+// Address gives the address that a text of the configuration means: itself, or what it refers to.
+func Address(text string, getenv func(string) string) (string, error) {
+	ref, err := ParseSecret(text)
+	if err != nil {
+		return text, nil
+	}
+	address, err := ref.Reveal(getenv)
+	return string(address), err
 }
 
 // Runtime is the memory behaviour of the process. Zero leaves the choice to the program.

@@ -1,11 +1,17 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"net/url"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tabellion-mcp/tabellion/internal/catalog"
+	"github.com/tabellion-mcp/tabellion/model"
+	"github.com/tabellion-mcp/tabellion/model/tools"
 	"github.com/tabellion-mcp/tabellion/persistence"
 	"github.com/tabellion-mcp/tabellion/policy"
 )
@@ -45,7 +51,7 @@ var root = section("", "",
 		choice("format", "text", "Form of the lines.", []string{"text", "json"}, func(c *Config, s string) { c.Log.Format = s })),
 	unserved("store", "only the embedded store is served; leave the key out and set data"),
 	unserved("blobs", "artifacts are kept in the folder blobs of data; leave the key out"),
-	unserved("models", "the models slot is not served yet; leave the section out"),
+	modelKeys,
 	unserved("context", "the context slot is not served yet; leave the section out"),
 	unserved("contract", "contracts are not served yet; leave the section out"),
 	unserved("broker", "brokers are not served yet; leave the section out"),
@@ -76,7 +82,7 @@ var authKeys = section("auth", "Who may call. Without this section nobody can, o
 
 // policyKeys says who may do what.
 var policyKeys = begun(section("policy", "Who may do what. Nothing is allowed that no assignment allows, and denies win. Without this section the local principal has the role `admin` and nobody else has any right.",
-	&key{name: "roles", doc: "A name, and the capabilities that it stands for: persistence.read, persistence.write, persistence.delete, persistence.admin, operator.read, operator.admin. The role `admin` is built in.",
+	&key{name: "roles", doc: "A name, and the capabilities that it stands for: persistence.read, persistence.write, persistence.delete, persistence.admin, models.read, models.write, operator.read, operator.admin. The role `admin` is built in.",
 		entries: func(c *Config, role string) *key {
 			return list(role, "", "", func(*Config) *[]string { return new([]string) }, nil).storing(func(c *Config, texts []string) {
 				p := c.policy()
@@ -150,6 +156,82 @@ var persistenceKeys = section("persistence", "Documents and artifacts.",
 		duration("idempotency_retention", "7d", "How long idempotency keys are remembered.", minRetention, maxRetention, func(c *Config) *time.Duration { return &c.Persistence.Limits.IdempotencyRetention })),
 )
 
+// modelKeys configures the slot models.
+var modelKeys = begun(section("models", "Data of databases, by model definitions. Without this section no model is served.",
+	text("definitions", "", "File or folder of model definitions. It is needed.", func(c *Config) *string { return &c.models().Definitions }, nil),
+	&key{name: "sources", doc: "Databases by name; definitions without a name mean `default`. Either one address, which is read only, or `read` and `write`. An address is `sqlite:PATH`, `postgres://...` without a password, or a reference to one, `env:NAME` or `file:PATH`.",
+		entries: func(_ *Config, sourceName string) *key { return modelSource(sourceName) }},
+	choice("surface", string(tools.PerModel), "`per-model` gives five tools for each model; `generic` gives five in all, which take the model as an argument.",
+		[]string{string(tools.PerModel), string(tools.Generic)}, func(c *Config, s string) { c.models().Surface = tools.Surface(s) }),
+	list("only", "[]", "Models that are offered; all when it is empty. Others are unknown to clients.", func(c *Config) *[]string { return &c.models().Only }, nil),
+	text("prefix", "", "Put before the name of every model, where two slots would make tools of one name.", func(c *Config) *string { return &c.models().Prefix }, prefix),
+	choice("unconfigured", string(model.Closed), "What a model or field without a role list means: `closed`, nobody; `read`, whoever has a role may read; `open`, everybody but guests may read and write.",
+		[]string{string(model.Closed), string(model.ReadOpen), string(model.Open)}, func(c *Config, s string) { c.models().Unconfigured = model.Unconfigured(s) }),
+	text("policy", "", "File with a dynamic policy over the role lists: grants by role and model, with fields, owner and row conditions. Both must allow.", func(c *Config) *string { return &c.models().Policy }, nil),
+	integer("max_unindexed_rows", "100000", "A sort that no index serves is refused for tables of more rows, by the database's estimate; 0 is no limit.", 0, 1<<40, func(c *Config, n int64) { c.models().MaxUnindexed = n }),
+	unserved("ask", "questions in plain words are not served yet; leave the key out"),
+), func(c *Config) { c.models() })
+
+// modelSource is one database: an address, or a section.
+func modelSource(sourceName string) *key {
+	at := func(c *Config) *ModelSource {
+		m := c.models()
+		if m.Sources == nil {
+			m.Sources = map[string]*ModelSource{}
+		}
+		if m.Sources[sourceName] == nil {
+			m.Sources[sourceName] = &ModelSource{}
+		}
+		return m.Sources[sourceName]
+	}
+	k := scalar(sourceName, "an address, or read and write", "", "", []kind{kindText}, func(c *Config, s string) error {
+		at(c).Read = s
+		return sourceAddress(s)
+	})
+	k.keys = []*key{
+		text("read", "", "Address for reads.", func(c *Config) *string { return &at(c).Read }, sourceAddress),
+		text("write", "", "Address for writes. Without it there are no tools that write.", func(c *Config) *string { return &at(c).Write }, sourceAddress),
+		list("accept", "[]", "Rights of the database roles that are accepted although a server should not have them, by the names that the start says.", func(c *Config) *[]string { return &at(c).Accept }, name),
+	}
+	return k
+}
+
+// modelPrefix is what names of models may begin with.
+var modelPrefix = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,31}$`)
+
+// prefix accepts a prefix of names.
+func prefix(s string) error {
+	if s != "" && !modelPrefix.MatchString(s) {
+		return fmt.Errorf("expected at most 32 letters, digits and _, not a digit first, got %s", quote(s))
+	}
+	return nil
+}
+
+// sourceAddress accepts the address of a database, or a reference to one. A password never stands in the configuration;
+// an address that holds one is not repeated.
+func sourceAddress(s string) error {
+	kind, rest, ok := strings.Cut(s, ":")
+	if !ok || rest == "" {
+		return errors.New("expected sqlite:PATH, postgres://HOST/DATABASE, env:NAME or file:PATH")
+	}
+	switch kind {
+	case "sqlite", "env", "file":
+		return nil
+	case "postgres", "postgresql":
+		u, err := url.Parse(s)
+		if err != nil {
+			return errors.New("it is not a well-formed address")
+		}
+		if _, has := u.User.Password(); has || u.Query().Has("password") {
+			return errors.New("a password never stands in the configuration: put the whole address into a variable or a file, and write env:NAME or file:PATH here")
+		}
+		return nil
+	case "mysql", "mariadb", "mongodb", "mongodb+srv":
+		return fmt.Errorf("%s is not served in this version; sqlite and postgres are", kind)
+	}
+	return errors.New("expected sqlite:PATH, postgres://HOST/DATABASE, env:NAME or file:PATH")
+}
+
 // need makes a field of a record one that must be there.
 func need(k *key) *key {
 	k.needed = true
@@ -183,6 +265,13 @@ func (c *Config) firstKey() *FirstKey {
 		c.Auth.FirstKey = &FirstKey{}
 	}
 	return c.Auth.FirstKey
+}
+
+func (c *Config) models() *Models {
+	if c.Models == nil {
+		c.Models = DefaultModels()
+	}
+	return c.Models
 }
 
 func (c *Config) policy() *policy.Config {

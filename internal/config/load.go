@@ -129,6 +129,8 @@ func (d *decoder) member(parent *key, path string, m member) {
 		k.begin(d.c)
 	}
 	switch {
+	case k.leaf() && len(k.keys) > 0 && m.value.kind == kindMap: // one that may be written either way
+		d.section(k, full, m.value)
 	case k.leaf():
 		d.leaf(k, full, m.value)
 	case k.records != nil:
@@ -228,7 +230,7 @@ var foreign = regexp.MustCompile(`^TABELLION_(SERVICE_(HOST|PORT)|PORT)(_[A-Z0-9
 func (d *decoder) stray(s string) {
 	name, _, _ := strings.Cut(s, "=")
 	suffix, ok := strings.CutPrefix(name, envPrefix)
-	if !ok || foreign.MatchString(name) || d.c.TLS.Key.names(name) || d.c.Auth.Pepper.names(name) {
+	if !ok || foreign.MatchString(name) || d.c.TLS.Key.names(name) || d.c.Auth.Pepper.names(name) || d.c.Models.names(name) {
 		return
 	}
 	near, least := "", 1+len(suffix)/3
@@ -323,6 +325,7 @@ func (d *decoder) anchor(dir string) {
 			*at = filepath.Join(abs, *at)
 		}
 	}
+	d.c.Models.anchor(abs)
 	d.c.TLS.Key = d.c.TLS.Key.under(abs)
 	d.c.Auth.Pepper = d.c.Auth.Pepper.under(abs)
 	if d.c.Transfer.Listen == "none" {
@@ -331,6 +334,44 @@ func (d *decoder) anchor(dir string) {
 	if d.c.Ops == "none" {
 		d.c.Ops = ""
 	}
+}
+
+// anchor makes the relative paths of the section absolute, from dir. Nil has none.
+func (m *Models) anchor(dir string) {
+	if m == nil {
+		return
+	}
+	for _, at := range []*string{&m.Definitions, &m.Policy} {
+		if *at != "" && !filepath.IsAbs(*at) {
+			*at = filepath.Join(dir, *at)
+		}
+	}
+	for _, s := range m.Sources {
+		s.Read, s.Write = under(s.Read, dir), under(s.Write, dir)
+	}
+}
+
+// under takes the relative path of an address from dir.
+func under(address, dir string) string {
+	for _, scheme := range []string{"sqlite:", "file:"} {
+		if path, ok := strings.CutPrefix(address, scheme); ok && path != "" && !filepath.IsAbs(path) {
+			return scheme + filepath.Join(dir, path)
+		}
+	}
+	return address
+}
+
+// names tells whether an address is read from the environment variable of this name.
+func (m *Models) names(variable string) bool {
+	if m == nil {
+		return false
+	}
+	for _, s := range m.Sources {
+		if s.Read == "env:"+variable || s.Write == "env:"+variable {
+			return true
+		}
+	}
+	return false
 }
 
 // find is the key of a section with this name, or nil.

@@ -63,12 +63,14 @@ func FrameLimits() canonjson.Limits {
 	return canonjson.Limits{Depth: 64 + 8, Nodes: 100_000 + 2_000}
 }
 
-// Recorder takes audit entries that are not committed with an effect. Methods do not block on a disk.
+// Recorder takes audit entries that are not committed with an effect. But for Commit its methods do not block on a disk.
 type Recorder interface {
 	// Store queues an entry for the store, within 100 ms.
 	Store(e audit.Entry)
 	// Read queues an entry for the file of allowed reads.
 	Read(e audit.Entry)
+	// Commit stores an entry, durable when it returns nil. It waits for the disk.
+	Commit(ctx context.Context, e audit.Entry) error
 }
 
 // Observer counts calls, for metrics. Methods are fast and never block.
@@ -209,6 +211,9 @@ func (r Reply) Labels() canonjson.Value {
 	}
 	if source != "" {
 		m = append(m, canonjson.M("io.tabellion/source", canonjson.String(source)))
+	}
+	if r.Result != nil {
+		m = append(m, r.Result.Meta.Members()...)
 	}
 	return canonjson.Object(m...)
 }

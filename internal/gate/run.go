@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/tabellion-mcp/tabellion/fault"
@@ -15,6 +16,7 @@ import (
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 	"github.com/tabellion-mcp/tabellion/internal/catalog"
 	"github.com/tabellion-mcp/tabellion/internal/identity"
+	"github.com/tabellion-mcp/tabellion/internal/seal"
 	"github.com/tabellion-mcp/tabellion/policy"
 )
 
@@ -51,6 +53,31 @@ func (g *Gate) View(ctx context.Context, who *identity.Principal, e catalog.Endp
 	return g.view(ctx, who, e)
 }
 
+// listLife is how long the cursor of a listing is good (security requirements, section 3).
+const listLife = 15 * time.Minute
+
+// SealList makes the cursor that stands for the tool with this index of a view's listing.
+func (g *Gate) SealList(v *catalog.View, index int) string {
+	text, err := g.cfg.Sealer.Seal(seal.PurposeCursor, listLife, listBinding(v), []byte(strconv.Itoa(index)))
+	if err != nil {
+		g.cfg.Log.Error("a cursor cannot be sealed", "error", err)
+	}
+	return text
+}
+
+// OpenList reads a cursor of SealList.
+func (g *Gate) OpenList(v *catalog.View, cursor string) (int, *fault.Error) {
+	plain, err := g.cfg.Sealer.Open(seal.PurposeCursor, listBinding(v), cursor)
+	index, bad := strconv.Atoi(string(plain))
+	if err != nil || bad != nil {
+		return 0, fault.New(fault.InvalidParams, "the cursor is not valid: begin the list anew, without a cursor")
+	}
+	return index, nil
+}
+
+// listBinding names what a cursor of a listing belongs to.
+func listBinding(v *catalog.View) []byte { return []byte("tools/list\x00" + v.Hash) }
+
 // admit counts one call against the principal's rate.
 func (g *Gate) admit(who *identity.Principal) *fault.Error {
 	if wait := g.rates.take(who.RateKey()); wait > 0 {
@@ -64,7 +91,7 @@ func (g *Gate) admit(who *identity.Principal) *fault.Error {
 func (g *Gate) view(ctx context.Context, who *identity.Principal, e catalog.Endpoint) (*catalog.View, *fault.Error) {
 	questions := g.cfg.Catalog.Questions(e)
 	if len(questions) == 0 {
-		return g.cfg.Catalog.View(nil, e), nil
+		return g.cfg.Catalog.ViewFor(nil, e, who), nil
 	}
 	known, err := g.survey(ctx, who, questions)
 	if err != nil {
@@ -74,7 +101,7 @@ func (g *Gate) view(ctx context.Context, who *identity.Principal, e catalog.Endp
 	for i, q := range questions {
 		rights[q] = known[i]
 	}
-	return g.cfg.Catalog.View(rights, e), nil
+	return g.cfg.Catalog.ViewFor(rights, e, who), nil
 }
 
 // decider is who decides for who.
@@ -174,6 +201,7 @@ type run struct {
 	start time.Time
 	// confirmed is the target's version that a person confirmed in this call or before a question; nil when none did.
 	confirmed *string
+	intended  bool // an intent is in the audit trail, and an outcome must follow
 }
 
 // Run executes one call.
@@ -344,6 +372,11 @@ func (r *run) unfit(err error) *fault.Error {
 			return fault.New(fault.InvalidRequest, "%s", words)
 		}
 	}
+	if se != nil && r.op.Unfit != nil {
+		if f := r.op.Unfit(se); f != nil {
+			return f
+		}
+	}
 	return fault.New(fault.InvalidRequest, "the arguments do not fit the tool's schema: %s", err)
 }
 
@@ -458,6 +491,9 @@ func (r *run) execute(ctx context.Context) Reply {
 			return Reply{Ask: ask, Fault: f}
 		}
 	}
+	if f := r.intend(ctx); f != nil {
+		return Reply{Fault: f}
+	}
 	result, err := r.guarded(ctx, call)
 	if err != nil {
 		return r.failed(ctx, err)
@@ -470,6 +506,21 @@ func (r *run) execute(ctx context.Context) Reply {
 		return Reply{Fault: f}
 	}
 	return Reply{Result: &result}
+}
+
+// intend makes the intent of an effect outside the store durable, before anything happens (security requirements, S61).
+// finish writes the outcome; an intent without one reads as unknown.
+func (r *run) intend(ctx context.Context) *fault.Error {
+	if !r.op.Outside {
+		return nil
+	}
+	intent := r.entry
+	intent.Kind, intent.Outcome = audit.KindIntent, "intended"
+	if err := r.g.cfg.Recorder.Commit(ctx, intent); err != nil {
+		return fault.New(fault.StoreUnavailable, "the audit trail cannot be written, and nothing was changed; retry later").Wrap(err)
+	}
+	r.intended = true
+	return nil
 }
 
 // call makes what the operation sees.
@@ -644,6 +695,9 @@ func (r *run) finish(_ context.Context, reply *Reply) {
 	}
 	r.entry.Operation, r.entry.Outcome = name, outcome
 	switch {
+	case r.intended:
+		r.entry.Kind = audit.KindEffect
+		r.g.cfg.Recorder.Store(r.entry)
 	case reply.Ask != nil:
 		r.entry.Kind = audit.KindConfirm
 		r.g.cfg.Recorder.Store(r.entry)

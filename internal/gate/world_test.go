@@ -134,6 +134,7 @@ func (a *auth) Authenticate(context.Context, identity.Credentials) (*identity.Pr
 type recorder struct {
 	mu          sync.Mutex
 	store, read []audit.Entry
+	refuse      error // of Commit
 }
 
 // Store keeps e.
@@ -148,6 +149,15 @@ func (r *recorder) Read(e audit.Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.read = append(r.read, e)
+}
+
+// Commit keeps e.
+func (r *recorder) Commit(_ context.Context, e audit.Entry) error {
+	if r.refuse != nil {
+		return r.refuse
+	}
+	r.Store(e)
+	return nil
 }
 
 // count is how many entries there are.

@@ -93,6 +93,9 @@ func (Discard) Store(audit.Entry) {}
 // Read drops the entry.
 func (Discard) Read(audit.Entry) {}
 
+// Commit drops an entry.
+func (Discard) Commit(context.Context, audit.Entry) error { return nil }
+
 // names takes the name of a caller for his key: over the transfer origin. In process the caller is given.
 type names struct{ open bool }
 

@@ -37,7 +37,7 @@ func (x *exchange) answer(ctx context.Context, dst []byte) ([]byte, *fault.Form)
 	case "tools/call":
 		return x.callTool(ctx, dst)
 	case "tools/list":
-		return x.list(ctx, dst, "tools", appendTools)
+		return x.listTools(ctx, dst)
 	case "resources/read":
 		return x.readResource(ctx, dst)
 	case "resources/list":
@@ -247,6 +247,33 @@ func (x *exchange) list(ctx context.Context, dst []byte, member string, items fu
 		return dst, x.fail(f)
 	}
 	return x.appendList(dst, member, func(dst []byte) []byte { return items(dst, view) }), nil
+}
+
+// listTools answers tools/list, page by page where there are more tools than a page holds. The cursor is bound to the
+// view: when what the caller may see has changed, the list must be begun anew.
+func (x *exchange) listTools(ctx context.Context, dst []byte) ([]byte, *fault.Form) {
+	view, f := x.s.cfg.Gate.View(ctx, x.who, x.e.name)
+	if f != nil {
+		return dst, x.fail(f)
+	}
+	first := 0
+	if cursor := x.m.params.Get("cursor"); !cursor.IsAbsent() {
+		if first, f = x.s.cfg.Gate.OpenList(view, cursor.Str()); f != nil {
+			return dst, x.fail(f)
+		}
+	}
+	page, next, ok := view.ToolsPage(first)
+	if !ok {
+		return dst, x.fail(badParams("the cursor is not valid: begin the list anew, without a cursor"))
+	}
+	return x.appendList(dst, "tools", func(dst []byte) []byte {
+		dst = append(dst, page...)
+		if next > 0 {
+			dst = append(dst, `,"nextCursor":`...)
+			dst = appendString(dst, x.s.cfg.Gate.SealList(view, next))
+		}
+		return dst
+	}), nil
 }
 
 // text takes a string that the method needs from params.

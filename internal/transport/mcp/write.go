@@ -109,6 +109,10 @@ func (x *exchange) appendToolError(dst []byte, r gate.Reply, body []byte) []byte
 // appendMeta ends a result with the labels of its content.
 func (x *exchange) appendMeta(dst []byte, r gate.Reply) []byte {
 	dst = append(dst, `,"_meta":`...)
+	if r.Result != nil && !r.Result.Meta.IsAbsent() {
+		dst = append(dst, x.s.labels.encode(r, x.era)...) // it holds what only this result has
+		return append(dst, '}')
+	}
 	dst = append(dst, x.s.labels.get(r, x.era)...)
 	return append(dst, '}')
 }
@@ -320,9 +324,6 @@ func (x *exchange) appendList(dst []byte, member string, items func([]byte) []by
 	return x.appendServer(dst)
 }
 
-// appendTools appends the view's tools, which it keeps encoded.
-func appendTools(dst []byte, v *catalog.View) []byte { return append(dst, v.ToolsJSON()...) }
-
 // appendResources appends the resources with a fixed URI.
 func appendResources(dst []byte, v *catalog.View) []byte { return appendPublished(dst, v, false) }
 
@@ -450,15 +451,20 @@ func (c *labelCache) get(r gate.Reply, era fault.Era) []byte {
 	if v, ok := c.m.Load(key); ok {
 		return v.([]byte)
 	}
-	members := r.Labels().Members()
-	if era == fault.Stateless {
-		members = append([]canonjson.Member{canonjson.M(metaServerInfo, canonjson.Raw(c.info))}, members...)
-	}
-	text := canonjson.Object(members...).AppendJSON(nil)
+	text := c.encode(r, era)
 	if c.n.Load() < maxLabels {
 		if _, loaded := c.m.LoadOrStore(key, text); !loaded {
 			c.n.Add(1)
 		}
 	}
 	return text
+}
+
+// encode makes the `_meta` object of a reply.
+func (c *labelCache) encode(r gate.Reply, era fault.Era) []byte {
+	members := r.Labels().Members()
+	if era == fault.Stateless {
+		members = append([]canonjson.Member{canonjson.M(metaServerInfo, canonjson.Raw(c.info))}, members...)
+	}
+	return canonjson.Object(members...).AppendJSON(nil)
 }

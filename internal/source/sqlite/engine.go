@@ -1,0 +1,263 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+	"github.com/tabellion-mcp/tabellion/internal/source/sqlexec"
+	"github.com/tabellion-mcp/tabellion/internal/source/sqlgen"
+	"github.com/tabellion-mcp/tabellion/model/plan"
+)
+
+// engine is the database as sqlexec sees it: connections for reads, and one for writes.
+type engine struct {
+	config            Config
+	readDSN, writeDSN string
+
+	readers chan *conn // idle ones; nil stands for one that is not open yet
+	writer  chan *conn // the one, when it is idle
+}
+
+// Parameters of connections. _dqs=0 makes "name" a name and nothing else.
+const (
+	readParameters  = "mode=ro&_dqs=0&_error_rc=1&_defensive=1&_pragma=trusted_schema(0)&_query_only=1"
+	writeParameters = "mode=rw&_dqs=0&_error_rc=1&_pragma=foreign_keys(1)"
+)
+
+// open checks the configuration; connections are opened when they are needed.
+func open(config Config) (*engine, error) {
+	if err := register(); err != nil {
+		return nil, err
+	}
+	e := &engine{config: config, readers: make(chan *conn, config.Readers), writer: make(chan *conn, 1)}
+	busy := fmt.Sprintf("&_busy_timeout=%d", config.LockTimeout.Milliseconds())
+	var err error
+	if e.readDSN, err = dsn(config.Read, readParameters+busy); err != nil {
+		return nil, err
+	}
+	for range config.Readers {
+		e.readers <- nil
+	}
+	e.writer <- nil
+	if config.Write == "" {
+		return e, nil
+	}
+	e.writeDSN, err = dsn(config.Write, writeParameters+busy)
+	return e, err
+}
+
+// borrow takes a connection out of a pool.
+func (e *engine) borrow(ctx context.Context, pool chan *conn, dsn string) (*conn, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case c := <-pool:
+		if c != nil {
+			return c, nil
+		}
+		c, err := dial(dsn, e.config.OnSQL)
+		if err != nil {
+			pool <- nil
+			return nil, fmt.Errorf("%w: %w", plan.ErrUnavailable, err)
+		}
+		return c, nil
+	}
+}
+
+// View runs fn on a reading connection, in a transaction when it sends several statements.
+func (e *engine) View(ctx context.Context, many bool, fn func(sqlexec.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, e.config.Timeout)
+	defer cancel()
+	c, err := e.borrow(ctx, e.readers, e.readDSN)
+	if err != nil {
+		return e.fault(ctx, err)
+	}
+	defer func() { e.readers <- c }()
+	defer c.watch(ctx)()
+	if !many {
+		return e.fault(ctx, fn(c))
+	}
+	if err := c.run(ctx, "BEGIN"); err != nil {
+		return e.fault(ctx, err)
+	}
+	err = fn(c)
+	return e.fault(ctx, errors.Join(err, c.run(context.WithoutCancel(ctx), "ROLLBACK")))
+}
+
+// maxTries is how often a write is tried when the database is busy.
+const maxTries = 5
+
+// Update runs fn in a transaction of the writing connection.
+func (e *engine) Update(ctx context.Context, fn func(sqlexec.Conn) error) error {
+	if e.writeDSN == "" {
+		return plan.ErrReadOnly
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.config.Timeout)
+	defer cancel()
+	c, err := e.borrow(ctx, e.writer, e.writeDSN)
+	if err != nil {
+		return e.fault(ctx, err)
+	}
+	defer func() { e.writer <- c }()
+	defer c.watch(ctx)()
+	for try := 1; ; try++ {
+		err := e.fault(ctx, e.transact(ctx, c, fn))
+		if !errors.Is(err, plan.ErrBusy) || try == maxTries || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(time.Duration(rand.Int64N(int64(try) * int64(20*time.Millisecond))))
+	}
+}
+
+// transact is one attempt.
+func (e *engine) transact(ctx context.Context, c *conn, fn func(sqlexec.Conn) error) error {
+	if err := c.run(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	calm := context.WithoutCancel(ctx) // nothing interrupts the end of a transaction
+	if err := fn(c); err != nil {
+		c.calm()
+		return errors.Join(err, c.run(calm, "ROLLBACK"))
+	}
+	c.calm()
+	err := c.run(calm, "COMMIT")
+	if err == nil {
+		return nil
+	}
+	if rollback := c.run(calm, "ROLLBACK"); rollback != nil && !c.settled(err) {
+		return fmt.Errorf("%w: %w", plan.ErrUnknown, err)
+	}
+	return err
+}
+
+// settled tells whether a failed COMMIT surely did nothing.
+func (c *conn) settled(err error) bool {
+	switch primary(err) {
+	case codeBusy, codeLocked, codeConstraint, codeFull:
+		return true
+	}
+	return false
+}
+
+// Codes of SQLite that are told apart (sqlite.org/rescode.html). An extended code holds the primary one in its low byte.
+const (
+	codeError      = 1
+	codeBusy       = 5
+	codeLocked     = 6
+	codeReadOnly   = 8
+	codeInterrupt  = 9
+	codeFull       = 13
+	codeCantOpen   = 14
+	codeTooBig     = 18
+	codeConstraint = 19
+	codeMismatch   = 20
+
+	codeNotNull = codeConstraint | 5<<8
+	codeKey     = codeConstraint | 6<<8
+	codeForeign = codeConstraint | 3<<8
+	codeUnique  = codeConstraint | 8<<8
+	codeRowID   = codeConstraint | 10<<8
+)
+
+// codeOf is SQLite's code of an error, 0 for others.
+func codeOf(err error) int {
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		return e.Code()
+	}
+	return 0
+}
+
+// primary is codeOf without the extension.
+func primary(err error) int { return codeOf(err) & 0xff }
+
+// fault says what an error means for a plan.
+func (e *engine) fault(ctx context.Context, err error) error {
+	if err == nil || known(err) {
+		return err
+	}
+	switch primary(err) {
+	case codeBusy, codeLocked, codeInterrupt:
+		return fmt.Errorf("%w: %w", plan.ErrBusy, err)
+	case codeCantOpen:
+		return fmt.Errorf("%w: %w", plan.ErrUnavailable, err)
+	case codeConstraint, codeMismatch:
+		return refusal(err)
+	case codeError:
+		if strings.Contains(err.Error(), "integer overflow") {
+			return fmt.Errorf("%w: %w", sqlexec.ErrOverflow, err)
+		}
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", plan.ErrBusy, err)
+	}
+	return err
+}
+
+// known tells whether an error has its meaning already.
+func known(err error) bool {
+	return slices.ContainsFunc([]error{plan.ErrBusy, plan.ErrUnavailable, plan.ErrUnknown, plan.ErrReadOnly, sqlexec.ErrOverflow}, func(e error) bool {
+		return errors.Is(err, e)
+	})
+}
+
+// refusal reads which rule refused out of SQLite's words, which name columns as table.column.
+func refusal(err error) error {
+	r := &sqlexec.Refusal{Kind: "check", Cause: err}
+	switch codeOf(err) {
+	case codeUnique, codeKey, codeRowID:
+		r.Kind = "unique"
+	case codeNotNull:
+		r.Kind = "required"
+	case codeForeign:
+		r.Kind = "foreign"
+	}
+	_, words, found := strings.Cut(err.Error(), "constraint failed: ")
+	if !found {
+		return r
+	}
+	if i := strings.LastIndex(words, " ("); i >= 0 {
+		words = words[:i]
+	}
+	if r.Kind == "check" {
+		r.Constraint = words
+		return r
+	}
+	for _, part := range strings.Split(words, ", ") {
+		if table, column, ok := strings.Cut(part, "."); ok {
+			r.Table, r.Columns = table, append(r.Columns, column)
+		}
+	}
+	return r
+}
+
+// close waits for all connections and ends them.
+func (e *engine) close() error {
+	var errs []error
+	for range cap(e.readers) {
+		if c := <-e.readers; c != nil {
+			errs = append(errs, c.close())
+		}
+	}
+	if c := <-e.writer; c != nil {
+		errs = append(errs, c.close())
+	}
+	return errors.Join(errs...)
+}
+
+// Decode reads a cell.
+func (e *engine) Decode(c *sqlgen.Cell, cell any) (canonjson.Value, bool) {
+	if v, ok := cell.(driver.Value); ok {
+		return decode(c, v)
+	}
+	return canonjson.Value{}, false
+}

@@ -1,0 +1,283 @@
+// Package modelgen makes random model definitions, rows and queries for comparing what answers queries: databases with
+// each other and with model/eval. Everything follows from a seed. Queries are valid, and their values are taken from
+// the rows so that most of them find something; which of them are kept is up to the caller:
+//
+//	w := modelgen.New(7, modelgen.Options{})
+//	g := w.Queries(counts)
+//	q := g.Next()
+//
+// The traps are in the values: text whose order differs between code points, UTF-16 and locales, integers beyond 2^53,
+// nulls, missing fields, empty tables, several rows where one is expected, references to nothing.
+package modelgen
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+	"github.com/tabellion-mcp/tabellion/model"
+	"github.com/tabellion-mcp/tabellion/model/eval"
+)
+
+// Options shape a world.
+type Options struct {
+	// Rows is the most rows that a table has; 0 is 24.
+	Rows int
+	// Extended adds the types of existing databases (decimal, timestamp, day, uuid, bytes) to ordinary tables.
+	Extended bool
+}
+
+// World is a set of models with their rows.
+type World struct {
+	Models []*Model
+	Data   eval.Data
+
+	rand *rand.Rand
+	opts Options
+}
+
+// Model is one model as the generator sees it.
+type Model struct {
+	Name, Table string
+	Ordinary    bool     // an existing table, without __present
+	Keys        []*Field // the fields of a composite key; nil: ID
+	ID          *Field   // nil with a composite key
+	Fields      []*Field // all but ID, those of a composite key included
+	Relations   []*Relation
+	Columns     []*Column
+	Unique      []string // fields of a unique index
+	Index       []string // fields of an ordinary index
+}
+
+// Field is one stored field.
+type Field struct {
+	Name, Column string
+	Type         model.Type
+	Default      canonjson.Value
+	Subs         []Sub
+	Full         bool              // never null nor missing: part of a key
+	Pool         []canonjson.Value // what rows hold, few so that they repeat
+	Inexact      bool              // sums of it overflow, or depend on their order
+}
+
+// Sub is a declared sub-field of an object.
+type Sub struct {
+	Name    string
+	Type    model.Type
+	Default canonjson.Value
+}
+
+// Relation joins two models.
+type Relation struct {
+	Name           string
+	Target         *Model
+	One            bool
+	Local, Foreign []string
+}
+
+// Column is an aggregate column.
+type Column struct {
+	Name     string
+	Op       model.AggOp
+	Relation *Relation
+	Field    *Field // nil: $count
+}
+
+// modelNames are names of models and their tables, reserved words among them.
+var modelNames = [][2]string{{"Ferry", "ferry"}, {"Order", "order"}, {"Berth", "Group"}, {"Crew_2", "crew member"}, {"Cargo", "select"}, {"Deck", "deck\"s"}}
+
+// New makes a world: models that our own DDL could have made, and tables as they are found.
+func New(seed uint64, opts Options) *World {
+	if opts.Rows == 0 {
+		opts.Rows = 24
+	}
+	w := &World{rand: rand.New(rand.NewPCG(seed, 0x6d6f64656c)), opts: opts, Data: eval.Data{}}
+	n := 3 + w.rand.IntN(3)
+	for i, name := range modelNames[:n] {
+		w.Models = append(w.Models, w.model(name[0], name[1], i >= 2 && i%2 == 0 || i == 3, i == 3))
+	}
+	for i, m := range w.Models {
+		w.relate(m, i)
+	}
+	for _, m := range w.Models {
+		w.columns(m)
+	}
+	for i, m := range w.Models {
+		w.fill(m, i)
+	}
+	return w
+}
+
+// chance is true p times in a hundred.
+func (w *World) chance(p int) bool { return w.rand.IntN(100) < p }
+
+// pick takes one of several.
+func pick[T any](r *rand.Rand, all []T) T { return all[r.IntN(len(all))] }
+
+// model makes a model with its own fields.
+func (w *World) model(name, table string, ordinary, composite bool) *Model {
+	m := &Model{Name: name, Table: table, Ordinary: ordinary}
+	if composite {
+		m.Keys = []*Field{
+			{Name: "line", Column: "line", Type: model.Int, Full: true},
+			{Name: "stop", Column: "stop", Type: model.String, Full: true},
+		}
+		m.Fields = append(m.Fields, m.Keys...)
+	} else {
+		m.ID = w.id(ordinary)
+	}
+	types := []model.Type{model.String, model.Int, model.Long, model.Float, model.Double, model.Number, model.Boolean, model.Date}
+	if ordinary && w.opts.Extended {
+		types = append(types, model.Decimal, model.Timestamp, model.Day, model.UUID, model.Bytes)
+	}
+	for i, t := range types {
+		if t == model.String || t == model.Int || w.chance(75) {
+			m.Fields = append(m.Fields, w.field(i, t, ordinary))
+		}
+	}
+	m.Fields = append(m.Fields, w.field(len(types), model.String, ordinary), w.field(len(types)+1, model.Long, ordinary))
+	if !ordinary || w.chance(50) {
+		m.Fields = append(m.Fields, w.jsonFields(ordinary)...)
+	}
+	if w.chance(50) {
+		m.Index = []string{m.Fields[len(m.Keys)].Name}
+	}
+	return m
+}
+
+// id makes the field _id: text, or in an ordinary table often a number under another name.
+func (w *World) id(ordinary bool) *Field {
+	f := &Field{Name: "_id", Column: "_id", Type: model.String, Full: true}
+	if ordinary && w.chance(60) {
+		f.Type, f.Column = model.Long, "row id"
+	}
+	return f
+}
+
+// fieldNames are the names by type, in several styles, reserved words of SQL among them.
+var fieldNames = map[model.Type][]string{
+	model.String: {"title", "from", "Note9"}, model.Int: {"seats", "limit"}, model.Long: {"big", "order", "serial_no"},
+	model.Float: {"weight"}, model.Double: {"price"}, model.Number: {"_rank"}, model.Boolean: {"active"}, model.Date: {"at"},
+	model.Decimal: {"fee"}, model.Timestamp: {"sailed"}, model.Day: {"dueDay"}, model.UUID: {"token"}, model.Bytes: {"seal"},
+}
+
+// field makes one scalar field; i keeps the names of one model apart.
+func (w *World) field(i int, t model.Type, ordinary bool) *Field {
+	names := fieldNames[t]
+	f := &Field{Name: names[0], Type: t}
+	if i > 7 && len(names) > 1 && (t == model.String || t == model.Long) {
+		f.Name = names[1+w.rand.IntN(len(names)-1)]
+	}
+	f.Column = f.Name
+	if ordinary && w.chance(30) {
+		f.Column = f.Name + ` "c"`
+	}
+	f.Inexact = t == model.Long && i > 7 || (t == model.Float || t == model.Double) && w.chance(25)
+	f.Pool = w.pool(f)
+	if w.chance(20) {
+		f.Default = pick(w.rand, f.Pool)
+	}
+	return f
+}
+
+// jsonFields makes fields that are stored as JSON.
+func (w *World) jsonFields(bool) []*Field {
+	meta := &Field{Name: "meta", Column: "meta", Type: model.Object, Subs: []Sub{
+		{Name: "level", Type: model.String, Default: canonjson.String("basic")}, {Name: "lang", Type: model.String}, {Name: "n", Type: model.Int, Default: canonjson.Int(3)},
+	}}
+	all := []*Field{meta, {Name: "tags", Column: "tags", Type: model.Array}, {Name: "extra", Column: "extra", Type: model.Any}}
+	for _, f := range all {
+		f.Pool = w.pool(f)
+	}
+	return all
+}
+
+// relate adds relations of m: to an earlier model and back, to itself, and by a field that is no key.
+func (w *World) relate(m *Model, i int) {
+	if i > 0 {
+		w.link(m, w.Models[w.rand.IntN(i)])
+	}
+	if i > 1 {
+		w.link(m, w.Models[i-1])
+	}
+	if m.ID != nil && w.chance(70) {
+		w.self(m)
+	}
+	other := w.Models[w.rand.IntN(i+1)]
+	if a, b := m.first(model.String), other.first(model.String); w.chance(60) && other != m {
+		b.Pool = append(b.Pool[:3:3], a.Pool[:3]...)
+		m.Relations = append(m.Relations, &Relation{Name: fmt.Sprintf("alike%d", i), Target: other, One: w.chance(50), Local: []string{a.Name}, Foreign: []string{b.Name}})
+	}
+}
+
+// first finds the first field of a type that is no part of a key.
+func (m *Model) first(t model.Type) *Field {
+	for _, f := range m.Fields {
+		if f.Type == t && !f.Full {
+			return f
+		}
+	}
+	return nil
+}
+
+// link makes m refer to another model, and the way back.
+func (w *World) link(m, to *Model) {
+	n := len(m.Relations) + 10*len(to.Relations)
+	local, foreign := w.reference(m, to, fmt.Sprintf("ref%d", n))
+	m.Relations = append(m.Relations, &Relation{Name: fmt.Sprintf("to%s%d", to.Name, n), Target: to, One: true, Local: local, Foreign: foreign})
+	back := &Relation{Name: fmt.Sprintf("of%s%d", m.Name, n), Target: m, Local: foreign, Foreign: local}
+	to.Relations = append(to.Relations, back)
+}
+
+// reference adds the fields of m that hold the key of another model.
+func (w *World) reference(m, to *Model, name string) (local, foreign []string) {
+	if to.ID != nil {
+		m.Fields = append(m.Fields, &Field{Name: name, Column: name, Type: to.ID.Type})
+		return []string{name}, []string{"_id"}
+	}
+	for _, k := range to.Keys {
+		f := &Field{Name: name + k.Name, Column: name + k.Name, Type: k.Type}
+		m.Fields = append(m.Fields, f)
+		local, foreign = append(local, f.Name), append(foreign, k.Name)
+	}
+	return local, foreign
+}
+
+// self makes m a tree.
+func (w *World) self(m *Model) {
+	local, foreign := w.reference(m, m, "upRef")
+	m.Relations = append(m.Relations,
+		&Relation{Name: "up", Target: m, One: true, Local: local, Foreign: foreign},
+		&Relation{Name: "downs", Target: m, Local: foreign, Foreign: local})
+}
+
+// columns adds aggregate columns over the to-many relations.
+func (w *World) columns(m *Model) {
+	for _, r := range m.Relations {
+		if r.One && w.chance(80) {
+			continue
+		}
+		m.Columns = append(m.Columns, &Column{Name: "count" + r.Name, Op: model.Count, Relation: r})
+		for _, op := range []model.AggOp{model.Sum, model.Avg, model.Min, model.Max} {
+			if f := w.operand(r.Target, op); f != nil {
+				m.Columns = append(m.Columns, &Column{Name: string(op)[1:] + r.Name, Op: op, Relation: r, Field: f})
+			}
+		}
+	}
+}
+
+// operand chooses a field for an aggregate, nil when the model has none.
+func (w *World) operand(m *Model, op model.AggOp) *Field {
+	var fit []*Field
+	for _, f := range m.Fields {
+		sums := op == model.Sum || op == model.Avg
+		if f.Type.JSON() || sums && (!f.Type.Numeric() || f.Inexact) {
+			continue
+		}
+		fit = append(fit, f)
+	}
+	if len(fit) == 0 {
+		return nil
+	}
+	return pick(w.rand, fit)
+}

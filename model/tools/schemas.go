@@ -1,0 +1,273 @@
+package tools
+
+import (
+	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+	"github.com/tabellion-mcp/tabellion/internal/catalog"
+	"github.com/tabellion-mcp/tabellion/model"
+)
+
+// What calls are checked against. It is the same for all models: fields and their types are checked by the plan, whose
+// words help more. Their listings say more (input).
+var (
+	inNothing = catalog.MustSchema(`{"type":"object","properties":{},"additionalProperties":false}`)
+	inGet     = catalog.MustSchema(`{"type":"object","properties":{"id":{"type":["string","number"]}},"required":["id"],"additionalProperties":false}`)
+	inList    = catalog.MustSchema(`{"type":"object","properties":{"q":{"type":"string"},"params":{"type":"object"},` + paging + `},"additionalProperties":false}`)
+	inCreate  = catalog.MustSchema(`{"type":"object","properties":{"body":{"type":"object"},` + onceKey + `},"required":["body"],"additionalProperties":false}`)
+	inUpdate  = catalog.MustSchema(`{"type":"object","properties":{"id":{"type":["string","number"]},"set":{"type":"object"},` + version + `,` + onceKey + `},"required":["id","set"],"additionalProperties":false}`)
+	inDelete  = catalog.MustSchema(`{"type":"object","properties":{"id":{"type":["string","number"]},` + version + `,` + onceKey + `},"required":["id"],"additionalProperties":false}`)
+	inQuery   = catalog.MustSchema(`{"type":"object","properties":{"gql":{"type":"string","description":"The query, from the model's name on."},"params":{"type":"object","description":"Values, by the names behind the @ signs of the query."}},"required":["gql"],"additionalProperties":false}`)
+
+	inGenericGet    = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,` + anyID + `,` + selecting + `},"required":["model","id"],"additionalProperties":false}`)
+	inGenericList   = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,"condition":{"type":"object"},"sort":{"type":["object","array"]},` + selecting + `,` + paging + `},"required":["model"],"additionalProperties":false}`)
+	inGenericCreate = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,"body":{"type":"object","description":"Fields of the new row."},` + onceKey + `},"required":["model","body"],"additionalProperties":false}`)
+	inGenericUpdate = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,` + anyID + `,"set":{"type":"object","description":"Fields to change, or $set, $inc, $unset."},` + version + `,` + onceKey + `},"required":["model","id","set"],"additionalProperties":false}`)
+	inGenericDelete = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,` + anyID + `,` + version + `,` + onceKey + `},"required":["model","id"],"additionalProperties":false}`)
+)
+
+// Arguments that several operations take.
+const (
+	paging    = `"limit":{"type":"integer","minimum":1,"maximum":10000,"description":"Most rows of this page."},"cursor":{"type":"string","minLength":1,"maxLength":4096,"description":"next_cursor of the page before, with the same other arguments."}`
+	onceKey   = `"idempotencyKey":{"type":"string","minLength":1,"maxLength":128,"description":"Names this write: repeated with the same key, it happens once."}`
+	version   = `"expectedVersion":{"type":["string","number"],"description":"The version that the row must have."}`
+	modelName = `"model":{"type":"string","minLength":1,"maxLength":128,"description":"Name of a model, as describe_schemas gives it."}`
+	anyID     = `"id":{"type":["string","number"],"description":"The row's _id."}`
+	selecting = `"select":{"type":"string","maxLength":65536,"description":"What to show: field, relation { field }."}`
+)
+
+// What results are checked against before they leave. Rows are encoded once and not looked into again: they are made of
+// the plan's own fields.
+var (
+	outRow     = catalog.MustSchema(`{"type":"object","properties":{"row":{}},"required":["row"],"additionalProperties":false}`)
+	outRows    = catalog.MustSchema(`{"type":"object","properties":{"rows":{},"next_cursor":{"type":"string"},"truncated":{"type":"boolean"}},"required":["rows"],"additionalProperties":false}`)
+	outRemoved = catalog.MustSchema(`{"type":"object","properties":{"deletedCount":{"type":"integer"},"archivedCount":{"type":"integer"}},"required":["deletedCount","archivedCount"],"additionalProperties":false}`)
+)
+
+// failure is the form of a failed call. Strict clients hold the structured content of a failure against the listed schema
+// too, so that it is one of its branches.
+const failure = `{"type":"object","properties":{"code":{"type":"string"},"message":{"type":"string"},"current":{}},"required":["code","message"],"additionalProperties":false}`
+
+// Listed results that are the same for all models.
+var (
+	rowsOutput    = either(rowsOf(canonjson.Raw([]byte(`{"type":"object"}`))))
+	anyRowOutput  = either(rowOf(canonjson.Raw([]byte(`{"type":["object","null"]}`))))
+	removedOutput = either(canonjson.Raw(outRemoved.Text()))
+	noArguments   = catalog.MustSchema(`{"type":"object","properties":{}}`)
+)
+
+// either is a listed output: that of a success, or a failure.
+func either(success canonjson.Value) *catalog.Schema {
+	return schema(canonjson.Object(
+		canonjson.M("type", canonjson.String("object")),
+		canonjson.M("oneOf", canonjson.Array(success, canonjson.Raw([]byte(failure))))))
+}
+
+// rowsOf is the structured content of a list.
+func rowsOf(row canonjson.Value) canonjson.Value {
+	return object(properties{
+		{"rows", canonjson.Object(canonjson.M("type", canonjson.String("array")), canonjson.M("items", row))},
+		{"next_cursor", typed("string")},
+		{"truncated", typed("boolean")},
+	}, "rows")
+}
+
+// rowOf is the structured content of one row.
+func rowOf(row canonjson.Value) canonjson.Value { return object(properties{{"row", row}}, "row") }
+
+// schema reads a schema that was built here.
+func schema(v canonjson.Value) *catalog.Schema { return catalog.MustSchema(string(v.AppendJSON(nil))) }
+
+// property is one member of an object schema.
+type property struct {
+	name string
+	v    canonjson.Value
+}
+
+// properties are the members of an object schema, in order.
+type properties []property
+
+// object is the schema of an object that has these members and no other.
+func object(ps properties, required ...string) canonjson.Value {
+	members := make([]canonjson.Member, len(ps))
+	for i, p := range ps {
+		members[i] = canonjson.M(p.name, p.v)
+	}
+	m := []canonjson.Member{canonjson.M("type", canonjson.String("object")), canonjson.M("properties", canonjson.Object(members...))}
+	if len(required) > 0 {
+		m = append(m, canonjson.M("required", texts(required)))
+	}
+	return canonjson.Object(append(m, canonjson.M("additionalProperties", canonjson.Bool(false)))...)
+}
+
+// texts is an array of strings.
+func texts(all []string) canonjson.Value {
+	items := make([]canonjson.Value, len(all))
+	for i, s := range all {
+		items[i] = canonjson.String(s)
+	}
+	return canonjson.Array(items...)
+}
+
+// typed is {"type": ...} of one or several types.
+func typed(types ...string) canonjson.Value {
+	if len(types) == 1 {
+		return canonjson.Object(canonjson.M("type", canonjson.String(types[0])))
+	}
+	return canonjson.Object(canonjson.M("type", texts(types)))
+}
+
+// jsonTypes are the JSON types that values of a type have when they are read. None: any.
+func jsonTypes(t model.Type) []string {
+	switch t {
+	case model.Int, model.Long, model.Date:
+		return []string{"integer"}
+	case model.Float, model.Double, model.Number:
+		return []string{"number"}
+	case model.Boolean:
+		return []string{"boolean"}
+	case model.Array:
+		return []string{"array"}
+	case model.Object:
+		return []string{"object"}
+	case model.Any:
+		return nil
+	}
+	return []string{"string"}
+}
+
+// idSchema is the schema of the argument id.
+func idSchema(m *model.Model) canonjson.Value {
+	types := []string{"string"}
+	if f := m.Field(m.IDField); f != nil {
+		types = jsonTypes(f.Type)
+	}
+	if len(types) == 1 && types[0] != "string" {
+		types = append(types, "string") // digits as text name the same row
+	}
+	return described(typed(types...), "The row's "+m.IDField+".")
+}
+
+// described adds a description.
+func described(v canonjson.Value, words string) canonjson.Value {
+	if words == "" {
+		return v
+	}
+	return canonjson.Object(append(append([]canonjson.Member{}, v.Members()...), canonjson.M("description", canonjson.String(words)))...)
+}
+
+// fieldSchema is the schema of a field's value; null tells that null is a value too.
+func fieldSchema(f *model.Field, null bool) canonjson.Value {
+	types := jsonTypes(f.Type)
+	if len(types) > 0 && null {
+		types = append(append([]string{}, types...), "null")
+	}
+	var m []canonjson.Member
+	if len(types) > 0 {
+		m = append(m, typed(types...).Members()...)
+	}
+	if f.Type == model.Array {
+		m = append(m, canonjson.M("items", canonjson.Object()))
+	}
+	if f.Enum != nil {
+		values := append([]canonjson.Value{}, f.Enum...)
+		if null {
+			values = append(values, canonjson.Null())
+		}
+		m = append(m, canonjson.M("enum", canonjson.Array(values...)))
+	}
+	if f.Format != "" {
+		m = append(m, canonjson.M("format", canonjson.String(f.Format)))
+	}
+	if f.Description != "" {
+		m = append(m, canonjson.M("description", canonjson.String(f.Description)))
+	}
+	return canonjson.Object(m...)
+}
+
+// rowOutput is the listed output of get_X, list_X, create_X and update_X for an audience; nil is the full surface. A row
+// may hold more (relations, groups), so that further members are allowed.
+func (t *Tools) rowOutput(m *model.Model, a *model.Access, list bool) *catalog.Schema {
+	var ps []canonjson.Member
+	for _, f := range m.Fields {
+		if a == nil || a.ReadField(m, f) {
+			ps = append(ps, canonjson.M(f.Name, fieldSchemaOut(f)))
+		}
+	}
+	for _, c := range m.Computes {
+		if (a == nil || a.ReadCompute(m, c)) && computable(t.cfg.Registry, a, m, c) {
+			ps = append(ps, canonjson.M(c.Name, described(canonjson.Object(), c.Description)))
+		}
+	}
+	kind := []string{"object", "null"}
+	if list {
+		kind = kind[:1]
+	}
+	row := canonjson.Object(append(typed(kind...).Members(), canonjson.M("properties", canonjson.Object(ps...)))...)
+	if list {
+		return either(rowsOf(row))
+	}
+	return either(rowOf(row))
+}
+
+// fieldSchemaOut is the schema of a field in a row. Its enum is not repeated: what is stored may be older than the
+// definition.
+func fieldSchemaOut(f *model.Field) canonjson.Value {
+	out := *f
+	out.Enum, out.Description = nil, ""
+	return fieldSchema(&out, true)
+}
+
+// input is the listed input of a write for an audience; nil is the full surface.
+func (t *Tools) input(m *model.Model, a *model.Access, action model.Action) *catalog.Schema {
+	key := canonjson.Raw([]byte("{" + onceKey + "}")).Get("idempotencyKey")
+	expected := canonjson.Raw([]byte("{" + version + "}")).Get("expectedVersion")
+	switch action {
+	case model.ActInsert:
+		return schema(object(properties{{"body", bodySchema(m, a)}, {"idempotencyKey", key}}, "body"))
+	case model.ActUpdate:
+		ps := properties{{"id", idSchema(m)}, {"set", setSchema(m, a)}}
+		if m.VersionOf != nil {
+			ps = append(ps, property{"expectedVersion", expected})
+		}
+		return schema(object(append(ps, property{"idempotencyKey", key}), "id", "set"))
+	}
+	ps := properties{{"id", idSchema(m)}}
+	if m.VersionOf != nil {
+		ps = append(ps, property{"expectedVersion", expected})
+	}
+	return schema(object(append(ps, property{"idempotencyKey", key}), "id"))
+}
+
+// bodySchema is the schema of a new row.
+func bodySchema(m *model.Model, a *model.Access) canonjson.Value {
+	var ps properties
+	var required []string
+	for _, f := range m.Fields {
+		if f.Generated || f.Column == "" || a != nil && f.Name != "_id" && !a.WriteField(m, f, model.ActInsert) {
+			continue
+		}
+		ps = append(ps, property{f.Name, fieldSchema(f, !f.Required)})
+		if f.Required || f.Name == "_id" && m.IDPrefix == "" && !f.AutoIncrement {
+			required = append(required, f.Name)
+		}
+	}
+	return described(object(ps, required...), "Fields of the new row.")
+}
+
+// setSchema is the schema of a change: fields, or operators.
+func setSchema(m *model.Model, a *model.Access) canonjson.Value {
+	var ps properties
+	for _, f := range m.Fields {
+		if f.Name == "_id" || f.Generated || a != nil && !a.WriteField(m, f, model.ActUpdate) {
+			continue
+		}
+		ps = append(ps, property{f.Name, fieldSchema(f, !f.Required)})
+	}
+	for _, operator := range []property{
+		{"$set", described(typed("object"), "Fields to set, beside the other operators.")},
+		{"$inc", described(typed("object"), "Numbers to add to fields.")},
+		{"$unset", described(typed("object"), "Fields to make missing.")},
+	} {
+		ps = append(ps, operator)
+	}
+	return described(object(ps), "Fields to change, or the operators $set, $inc and $unset alone.")
+}
