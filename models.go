@@ -272,3 +272,41 @@ func modelOperations(cfg *Config, s *modelSlot, cursors tools.Cursors) ([]*catal
 	}
 	return t.Operations(), nil
 }
+
+// Data are the models of a configuration, opened without a server: for commands that look at databases and definitions.
+type Data struct{ slot *modelSlot }
+
+// OpenData opens the databases of a configuration with a section models. Close it.
+func OpenData(ctx context.Context, cfg *Config, o Options) (*Data, error) {
+	if cfg.Models == nil {
+		return nil, errors.New("the configuration has no section models")
+	}
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	slot, err := openModels(ctx, cfg, o.Models, log, clock.System{})
+	if err != nil {
+		return nil, err
+	}
+	return &Data{slot}, nil
+}
+
+// Definitions reads the definitions of a configuration, without a database.
+func Definitions(cfg *config.Models) (*model.Registry, *model.Permission, error) {
+	d, err := readDefinitions(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return d.registry, d.permission, nil
+}
+
+// Engine, Registry and Permission are the parts; Source is a database by name, nil when there is none.
+func (d *Data) Engine() *engine.Engine              { return d.slot.engine }
+func (d *Data) Registry() *model.Registry           { return d.slot.registry }
+func (d *Data) Permission() *model.Permission       { return d.slot.permission }
+func (d *Data) Source(name string) plan.Source      { return d.slot.sources[name] }
+func (d *Data) Models(source string) []*model.Model { return d.slot.ofSource(source) }
+
+// Close closes the databases.
+func (d *Data) Close() error { return d.slot.close() }

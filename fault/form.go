@@ -102,6 +102,15 @@ func (e *Error) business() bool {
 	return false
 }
 
+// OfModels tells whether a code is one of the models slot alone: no other slot answers it.
+func OfModels(c Code) bool {
+	switch c {
+	case ProfileBlocked, NoContext, Unauthenticated, InvalidBody, PlanError:
+		return true
+	}
+	return false
+}
+
 // modelsForm is a code in the words of the models slot, and the prefix that its message has.
 type modelsForm struct{ code, prefix string }
 

@@ -106,7 +106,11 @@ func (a *Access) Read(m *Model) error {
 	if a.ctx == nil {
 		return noContext()
 	}
-	switch a.judge(m.Read) {
+	v := a.judge(m.Read)
+	if m.ArchiveOf != nil && !a.Exempt() && a.has(a.p.Rules.DenyWrite) {
+		v = no // an archive has no list of its own, and guests pass no absent list
+	}
+	switch v {
 	case no:
 		return Errorf(Denied, "you may not read %s; describe_schemas lists what you may", m.Name)
 	case own:

@@ -29,6 +29,7 @@ type grammar struct {
 	Backup      backupCommand      `cmd:"" help:"Back up the data folder, also of a running server."`
 	Restore     restoreCommand     `cmd:"" help:"Make a data folder of a backup."`
 	Migrate     migrateCommand     `cmd:"" help:"Bring a data folder to the format of this version."`
+	Models      modelsCommand      `cmd:"" help:"Look at databases and their model definitions."`
 	Conformance conformanceCommand `cmd:"" help:"Run conformance scenarios against a server."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
 	Completion  completionCommand  `cmd:"" help:"Print a completion script for a shell."`

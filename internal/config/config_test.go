@@ -169,7 +169,13 @@ func TestRefused(t *testing.T) {
 		{"transfer beyond this machine", "data: d\ntransfer: {listen: 0.0.0.0:1}\n", `transfer.listen: an address that is not loopback needs auth.keys: true`},
 		{"transfer where MCP is", "data: d\nlisten: 127.0.0.1:1\ntransfer: {listen: 127.0.0.1:1}\n", `transfer.listen: it must be another address than listen`},
 		{"issuers", "data: d\nauth: {issuers: []}\n", `auth.issuers: this version does not serve it: access tokens are not served yet; use API keys (auth.keys)`},
-		{"models", "data: d\nmodels: {definitions: m}\n", `models: this version does not serve it`},
+		{"ask", "data: d\nmodels: {definitions: m, ask: {model: x}}\n", `models.ask: this version does not serve it`},
+		{"models alone", "data: d\nmodels: {}\n", `models.definitions: it is needed`},
+		{"no source", "data: d\nmodels: {definitions: m}\n", `models.sources: at least one database is needed`},
+		{"a source without reads", "data: d\nmodels: {definitions: m, sources: {default: {write: \"sqlite:x\"}}}\n", `models.sources.default: the address for reads is missing`},
+		{"a password", "data: d\nmodels: {definitions: m, sources: {default: \"postgres://u:SECRET@h/d\"}}\n", `a password never stands in the configuration`},
+		{"another engine", "data: d\nmodels: {definitions: m, sources: {default: \"mysql://h/d\"}}\n", `mysql is not served in this version`},
+		{"no address", "data: d\nmodels: {definitions: m, sources: {default: shop.db}}\n", `expected sqlite:PATH`},
 		{"context", "data: d\ncontext: {workspaces: []}\n", `context: this version does not serve it`},
 		{"contract", "data: d\ncontract: {lockfile: l}\n", `contract: this version does not serve it`},
 		{"broker", "data: d\nbroker: {url: wss://b}\n", `broker: this version does not serve it`},
@@ -234,7 +240,7 @@ func TestOverridesRefused(t *testing.T) {
 		{"section", `limits: it is a section`, config.Source{Set: []config.Setting{{Key: "limits", Value: "1", Flag: "--set"}}}},
 		{"policy", `policy.assignments: it is a section`, config.Source{Set: []config.Setting{{Key: "policy.assignments", Value: "1", Flag: "--set"}}}},
 		{"below a value", `unknown key "name.x"`, config.Source{Set: []config.Setting{{Key: "name.x", Value: "1", Flag: "--set"}}}},
-		{"unserved", `models: this version does not serve it`, config.Source{Set: []config.Setting{{Key: "models.only", Value: "1", Flag: "--set"}}}},
+		{"unserved", `context: this version does not serve it`, config.Source{Set: []config.Setting{{Key: "context.plans", Value: "1", Flag: "--set"}}}},
 		{"between keys", `flag --listen: listen: an address that is not loopback needs auth.keys`, config.Source{Set: []config.Setting{{Key: "listen", Value: "0.0.0.0:1", Flag: "--listen"}}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -315,7 +321,7 @@ func TestDocumentation(t *testing.T) {
 	if d := cmp.Diff(string(config.Markdown()), string(got)); d != "" {
 		t.Errorf("the page is not what the code says; run: go generate ./internal/config\n%s", d)
 	}
-	for _, word := range []string{"issuers", "broker", "telemetry", "blobs", "models.", "context."} {
+	for _, word := range []string{"issuers", "broker", "telemetry", "blobs", "models.ask", "context."} {
 		if bytes.Contains(got, []byte(word)) {
 			t.Errorf("the page speaks of %q, which is not served", word)
 		}

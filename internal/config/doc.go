@@ -18,7 +18,7 @@ key, a key that stands twice, a wrong type or a value out of range is refused wi
 
 * Each key can be overridden by the environment variable named beside it, and that by a flag: a flag of its own, or
   ` + "`--set KEY=VALUE`" + `. Lists are separated by commas there. Sections whose entries have names or numbers
-  (` + "`policy.roles`, `policy.assignments`, `policy.denies`" + `) can be set in the file only. A variable that begins with
+  (` + "`policy.roles`, `policy.assignments`, `policy.denies`, `models.sources`" + `) can be set in the file only. A variable that begins with
   ` + "`TABELLION_`" + ` and names no key is refused, unless a reference to a secret names it.
 * Paths in the file are taken from the file's folder, paths in variables and flags from the working folder.
 * A secret never stands in the file. It is a reference, ` + "`env:NAME` or `file:path`" + `; a file that others than its owner may
@@ -135,6 +135,11 @@ func template(b *strings.Builder, k *key, path, base string, set map[string]stri
 		for line := range strings.Lines(policyExample) {
 			b.WriteString(lead + line)
 		}
+	case path == "models":
+		fmt.Fprintf(b, "%s%s:\n", lead, k.name)
+		for line := range strings.Lines(modelsExample) {
+			b.WriteString(lead + line)
+		}
 	case k.leaf():
 		value := k.def
 		for _, m := range []map[string]string{example, set} {
@@ -181,3 +186,13 @@ func wrap(text string, width int) []string {
 	}
 	return lines
 }
+
+// modelsExample is the section models of the template.
+const modelsExample = `  definitions: ./models
+  sources:
+    default: "sqlite:./app.db"
+  surface: per-model
+  only: []
+  unconfigured: closed
+  max_unindexed_rows: 100000
+`

@@ -144,7 +144,7 @@ func codes(d fault.Dialect) canonjson.Value {
 	var out []canonjson.Value
 	for _, c := range fault.Codes {
 		f := fault.New(c, "")
-		if !f.Form(d, fault.Tool, fault.Stateless).ToolError {
+		if !f.Form(d, fault.Tool, fault.Stateless).ToolError || d == fault.PersistenceDialect && fault.OfModels(c) {
 			continue
 		}
 		out = append(out, canonjson.Object(

@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+	"github.com/tabellion-mcp/tabellion/internal/source/sqlgen"
 	"github.com/tabellion-mcp/tabellion/internal/testkit/modelgen"
 	"github.com/tabellion-mcp/tabellion/model"
 	"github.com/tabellion-mcp/tabellion/model/eval"
 )
 
-// The scripts are written here and not by the code under test, so that a mistake in how that writes and reads a table
-// cannot cancel out.
+// Tables are made by scripts of this file in one half of the worlds, and by our own DDL in the other. Rows are always
+// written here and not by the code under test, so that a mistake in how that writes and reads cannot cancel out.
 
 // columnTypes are the types of columns: SQLite, PostgreSQL.
 var columnTypes = map[model.Type][2]string{
@@ -23,16 +24,22 @@ var columnTypes = map[model.Type][2]string{
 	model.Decimal: {"TEXT", "NUMERIC"}, model.Timestamp: {"TEXT", "TIMESTAMPTZ"}, model.Day: {"TEXT", "DATE"}, model.UUID: {"TEXT", "UUID"}, model.Bytes: {"BLOB", "BYTEA"},
 }
 
+// engines are the names of sources in the order of columnTypes.
+var engines = []sqlgen.Engine{sqlgen.EngineSQLite, sqlgen.EnginePostgres}
+
 // script creates the tables of a world and fills them. engine is 0 for SQLite, 1 for PostgreSQL.
-func script(w *modelgen.World, engine int) string {
+func (w *world) script(engine int) string {
 	var b strings.Builder
+	if w.seed%2 == 1 {
+		b.WriteString(strings.Join(sqlgen.DDL(engines[engine], w.served()), "\n"))
+	} else {
+		for _, m := range w.Models {
+			b.WriteString(createTable(m, engine))
+		}
+	}
 	for _, m := range w.Models {
-		b.WriteString(createTable(m, engine))
 		for _, row := range w.Data[m.Name].Rows {
 			b.WriteString(insert(m, row, engine))
-		}
-		if len(m.Index) > 0 {
-			b.WriteString("CREATE INDEX " + quote("idx_"+m.Table+"_"+m.Index[0]) + " ON " + quote(m.Table) + " (" + quote(column(m, m.Index[0])) + ");\n")
 		}
 	}
 	return b.String()
@@ -40,12 +47,6 @@ func script(w *modelgen.World, engine int) string {
 
 // quote writes an identifier.
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
-
-// column is the column of a field.
-func column(m *modelgen.Model, name string) string {
-	i := slices.IndexFunc(m.Fields, func(f *modelgen.Field) bool { return f.Name == name })
-	return m.Fields[i].Column
-}
 
 // fields are all fields, _id first.
 func fields(m *modelgen.Model) []*modelgen.Field {
@@ -55,7 +56,7 @@ func fields(m *modelgen.Model) []*modelgen.Field {
 	return append([]*modelgen.Field{m.ID}, m.Fields...)
 }
 
-// createTable writes CREATE TABLE.
+// createTable writes CREATE TABLE, and the index.
 func createTable(m *modelgen.Model, engine int) string {
 	var lines, key []string
 	for _, f := range fields(m) {
@@ -70,7 +71,12 @@ func createTable(m *modelgen.Model, engine int) string {
 		lines = append(lines, `"__present" TEXT`)
 	}
 	lines = append(lines, "PRIMARY KEY ("+strings.Join(key, ", ")+")")
-	return "CREATE TABLE " + quote(m.Table) + " (\n  " + strings.Join(lines, ",\n  ") + "\n);\n"
+	text := "CREATE TABLE " + quote(m.Table) + " (\n  " + strings.Join(lines, ",\n  ") + "\n);\n"
+	if m.Index != "" {
+		i := slices.IndexFunc(m.Fields, func(f *modelgen.Field) bool { return f.Name == m.Index })
+		text += "CREATE INDEX " + quote("idx "+m.Table) + " ON " + quote(m.Table) + " (" + quote(m.Fields[i].Column) + ");\n"
+	}
+	return text
 }
 
 // insert writes one row.

@@ -3,6 +3,7 @@ package modeldiff_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -36,15 +37,23 @@ func open(t *testing.T, seed uint64) *world {
 	}
 	w.sources = map[string]plan.Source{"sqlite": w.sqlite(t), "postgres": w.postgres(t)}
 	for name, s := range w.sources {
-		problems, err := s.Bind(t.Context(), w.registry.List())
-		if err != nil {
-			t.Fatalf("world %d: bind %s: %v", seed, name, err)
-		}
-		for _, p := range problems {
-			t.Logf("world %d: %s: %s", seed, name, p)
+		problems, err := s.Bind(t.Context(), w.served())
+		if err != nil || len(problems) > 0 {
+			t.Fatalf("world %d: bind %s: %v, %q", seed, name, err, problems)
 		}
 	}
 	return w
+}
+
+// served are the models that have tables: all but the archives.
+func (w *world) served() []*model.Model {
+	var all []*model.Model
+	for _, m := range w.registry.List() {
+		if m.ArchiveOf == nil {
+			all = append(all, m)
+		}
+	}
+	return all
 }
 
 // sqlite makes the tables in a new file and opens it as a source.
@@ -55,8 +64,8 @@ func (w *world) sqlite(t *testing.T) plan.Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.ExecContext(t.Context(), script(w.World, 0)); err != nil {
-		t.Fatalf("world %d: sqlite: %v\n%s", w.seed, err, script(w.World, 0))
+	if _, err := db.ExecContext(t.Context(), w.script(0)); err != nil {
+		t.Fatalf("world %d: sqlite: %v\n%s", w.seed, err, w.script(0))
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
@@ -69,7 +78,7 @@ func (w *world) postgres(t *testing.T) plan.Source {
 	t.Helper()
 	cluster := pgcluster.Start(t)
 	url := cluster.NewDatabase(t)
-	cluster.Exec(t, url, script(w.World, 1))
+	cluster.Exec(t, url, w.script(1))
 	return openPostgres(t, url)
 }
 
@@ -148,7 +157,7 @@ func differ(want []canonjson.Value, wantErr error, got []canonjson.Value, gotErr
 	case wantErr != nil && gotErr != nil:
 		return ""
 	case wantErr != nil || gotErr != nil:
-		return fmt.Sprintf("error %v, want %v", gotErr, wantErr)
+		return fmt.Sprintf("error %v (%v), want %v", gotErr, errors.Unwrap(gotErr), wantErr)
 	case eval.Same(canonjson.Array(want...), canonjson.Array(got...)):
 		return ""
 	case len(want) != len(got):

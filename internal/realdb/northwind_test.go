@@ -46,10 +46,10 @@ var northwindQuestions = []question{
 			(SELECT *, row_number() OVER (PARTITION BY ship_via ORDER BY freight DESC, order_id) AS n FROM orders) o ON o.ship_via = s.shipper_id AND n <= 3 ORDER BY 1, n`},
 	{"the shipper of an order", `orders($condition:@c){ ship_via_ref { company_name } }`, `{"c":{"_id":{"$lt":10260}}}`,
 		`SELECT o.order_id AS "_id", company_name AS "ship_via_ref.company_name" FROM orders o LEFT JOIN shippers s ON s.shipper_id = o.ship_via WHERE o.order_id < 10260 ORDER BY 1`},
-	{"four levels", `region($condition:@c){ territories($condition:@t){ _id, employee_territories { employee { last_name, reports_to_ref { last_name } } } } }`,
+	{"four levels", `region($condition:@c){ territories($condition:@t){ _id, employee_territories { employee { last_name, reports_to_ref { title } } } } }`,
 		`{"c":{"_id":2},"t":{"_id":{"$gt":"7"}}}`,
 		`SELECT r.region_id AS "_id", t.territory_id AS "territories._id", e.last_name AS "territories.employee_territories.employee.last_name",
-			m.last_name AS "territories.employee_territories.employee.reports_to_ref.last_name"
+			m.title AS "territories.employee_territories.employee.reports_to_ref.title"
 			FROM region r JOIN territories t ON t.region_id = r.region_id AND t.territory_id > '7' LEFT JOIN employee_territories et ON et.territory_id = t.territory_id
 			LEFT JOIN employees e ON e.employee_id = et.employee_id LEFT JOIN employees m ON m.employee_id = e.reports_to WHERE r.region_id = 2
 			ORDER BY 1, t.territory_id, e.employee_id`},

@@ -13,7 +13,7 @@ import (
 // describer is an engine over the fixtures' models without a database.
 func describer(t *testing.T, definitions ...canonjson.Value) *engine.Engine {
 	t.Helper()
-	r, row := schema(t)
+	r, row := schema(t, "testdata/schema.json")
 	if err := r.Register(definitions...); err != nil {
 		t.Fatal(err)
 	}

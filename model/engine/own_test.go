@@ -464,12 +464,12 @@ func TestCompositeKeys(t *testing.T) {
 
 // functionModels are models whose columns are computed in every way.
 const functionModels = `[
-	{"name":"Customer","timestamps":false,"fields":{"_id":"string","name":{"type":"string","default":"?"},"age":"int","size":"double"},
+	{"name":"Customer","timestamps":false,"fields":{"_id":"string","name":{"type":"string","default":"?"},"age":"long","size":"double"},
 	 "relations":{"orders":{"model":"Order","foreignField":"customerId"},"best":{"model":"Order","type":"one","foreignField":"customerId"}},
 	 "computes":{
 		"kinds":{"fn":true,"depends":["age","size","name"]},
 		"fails":{"type":"string","fn":true,"depends":["name"]},
-		"panics":{"type":"string","fn":true,"depends":["name"]},
+		"crashes":{"type":"string","fn":true,"depends":["name"]},
 		"nan":{"type":"float","fn":true,"depends":["name"]},
 		"risk":{"type":"float","asyncFn":true,"depends":["orders{total}","name"]},
 		"first":{"asyncFn":true,"depends":["best{total}"]},
@@ -483,9 +483,9 @@ func functions(batches *[]int) engine.Functions {
 			"kinds": func(doc map[string]any) (any, error) {
 				return fmt.Sprintf("%T %T %v", doc["age"], doc["size"], doc["name"]), nil
 			},
-			"fails":           func(map[string]any) (any, error) { return nil, errors.New("password=hunter2") },
-			"Customer.panics": func(doc map[string]any) (any, error) { return doc["nothing"].(string), nil },
-			"nan":             func(map[string]any) (any, error) { return math.NaN(), nil },
+			"fails":            func(map[string]any) (any, error) { return nil, errors.New("password=hunter2") },
+			"Customer.crashes": func(doc map[string]any) (any, error) { return doc["nothing"].(string), nil },
+			"nan":              func(map[string]any) (any, error) { return math.NaN(), nil },
 		},
 		Rows: map[string]func(context.Context, []map[string]any, *model.Context) error{
 			"risk": func(_ context.Context, rows []map[string]any, who *model.Context) error {
@@ -543,7 +543,7 @@ func TestFunctions(t *testing.T) {
 		if rows := w.query(t, internal(), "Customer($limit:@l){ risk }", `{"l":0}`); len(rows) != 0 || len(batches) != 0 {
 			t.Errorf("no rows: %v, runs %v", rows, batches)
 		}
-		for _, column := range []string{"fails", "panics", "nan", "halts"} {
+		for _, column := range []string{"fails", "crashes", "nan", "halts"} {
 			_, err := w.engine.Query(ctx, internal(), "Customer{ name, "+column+" }", canonjson.Value{}, engine.Page{})
 			refused(t, column, err, model.FailedFunction, []string{"Customer." + column}, []string{"hunter2", "panic", "interface"})
 		}

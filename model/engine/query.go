@@ -64,11 +64,12 @@ func (e *Engine) QueryWithCount(ctx context.Context, c Call, text string, params
 	out := &Counted{}
 	q, err := e.plan(c, text, params, func(p *plan.Planner, b *gql.Bound) (*plan.Query, error) {
 		out.Page, out.PageSize = paging(params, b.Values, c.Profile.Rows)
-		if pageAsked(params) || b.Values.Limit.IsAbsent() {
+		limited := !b.Values.Limit.IsAbsent()
+		if pageAsked(params) || !limited {
 			b.Values.Limit = canonjson.Int(out.PageSize)
 		}
-		if pageAsked(params) {
-			b.Values.Skip = canonjson.Int(out.Page * out.PageSize)
+		if skip, ok := b.Values.Skip.Int(); pageAsked(params) || limited && ok && skip >= 0 {
+			b.Values.Skip = canonjson.Int(out.Page * out.PageSize) // a page begins at a multiple of its size
 		}
 		return p.QueryWithCount(b)
 	})

@@ -26,7 +26,7 @@ func sqlitePlace(t *testing.T) place {
 	if _, err := db.Exec("ATTACH ? AS kept", filepath.Join(dir, "kept.db")); err != nil {
 		t.Fatal(err)
 	}
-	return place{engine: sqlgen.EngineSQLite, db: db, other: "kept", open: func(t *testing.T) plan.Source {
+	return place{engine: sqlgen.EngineSQLite, db: db, other: "kept", again: sqlitePlace, open: func(t *testing.T) plan.Source {
 		t.Helper()
 		s, err := sqlite.Open(t.Context(), sqlite.Config{Read: path, Write: path})
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,14 +22,17 @@ import (
 
 // world is the course platform of the fixtures in one database.
 type world struct {
+	place    place
 	registry *model.Registry
+	row      map[string]func(map[string]any) (any, error)
 	source   *spy
 	engine   *engine.Engine
 	db       *sql.DB // the test's own connection
 	seedName string  // the database or schema that holds the seeded tables
 	dirty    bool    // the tables may differ from the seeded ones
 	// said are the outcomes of the cases, for a comparison between databases.
-	said map[string]string
+	said   map[string]string
+	prefix string // of the names in said
 }
 
 // spy is a source that remembers the last plan that it was asked to read.
@@ -52,6 +56,7 @@ type place struct {
 	db     *sql.DB // the test's own connection
 	other  string  // a second database or schema, for copies of tables
 	open   func(*testing.T) plan.Source
+	again  func(*testing.T) place // a further one of the engine
 }
 
 // eachPlace runs f on SQLite and on PostgreSQL.
@@ -94,16 +99,44 @@ func fixtures(t *testing.T, p place) *world {
 	} else {
 		execAll(t, p.db, "ddl.postgres.sql")
 	}
-	w := &world{db: p.db, seedName: p.other}
-	w.build(t, p.open(t))
-	w.keep(t)
+	w := &world{place: p, db: p.db, seedName: p.other, said: map[string]string{}}
+	w.registry, w.row = schema(t, filepath.Join("testdata", "schema.json"))
+	w.build(t, filepath.Join("testdata", "seed.json"))
+	return w
+}
+
+// fixturesOf is a world of the definitions and rows in a folder, in a database of its own with our tables; other itself
+// where the folder has neither.
+func fixturesOf(t *testing.T, dir string, other *world) *world {
+	t.Helper()
+	schemaFile, seedFile := filepath.Join(dir, "schema.json"), filepath.Join(dir, "seed.json")
+	_, noSchema := os.Stat(schemaFile)
+	_, noSeed := os.Stat(seedFile)
+	if noSchema != nil && noSeed != nil {
+		return other
+	}
+	if noSchema != nil {
+		schemaFile = filepath.Join("testdata", "schema.json")
+	}
+	if noSeed != nil {
+		seedFile = filepath.Join("testdata", "seed.json")
+	}
+	p := other.place.again(t)
+	w := &world{place: p, db: p.db, seedName: p.other, said: other.said}
+	w.registry, w.row = schema(t, schemaFile)
+	for _, statement := range sqlgen.DDL(p.engine, w.registry.List()) {
+		if _, err := p.db.Exec(statement); err != nil {
+			t.Fatalf("%v\n%s", err, statement)
+		}
+	}
+	w.build(t, seedFile)
 	return w
 }
 
 // own is a world of a test's own definitions, with empty tables and a table for idempotency keys.
 func own(t *testing.T, p place, definitions string, cfg engine.Config) *world {
 	t.Helper()
-	w := &world{db: p.db, said: map[string]string{}, registry: model.NewRegistry(model.Options{})}
+	w := &world{place: p, db: p.db, said: map[string]string{}, registry: model.NewRegistry(model.Options{})}
 	if err := w.registry.Register(parse(t, definitions).Items()...); err != nil {
 		t.Fatal(err)
 	}
@@ -116,12 +149,18 @@ func own(t *testing.T, p place, definitions string, cfg engine.Config) *world {
 	if problems, err := w.source.Bind(t.Context(), w.registry.List()); err != nil || len(problems) > 0 {
 		t.Fatal(problems, err)
 	}
+	cfg.Log = logTo(t)
 	cfg.Registry, cfg.Permission, cfg.Sources = w.registry, openRules(nil), map[string]plan.Source{"default": w.source}
 	var err error
 	if w.engine, err = engine.New(cfg); err != nil {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// logTo writes the operator's log into the test's: there is the driver's text that no caller sees.
+func logTo(t *testing.T) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), nil))
 }
 
 // parse reads JSON text of a test.
@@ -134,38 +173,44 @@ func parse(t testing.TB, text string) canonjson.Value {
 	return v
 }
 
-// build makes the engine of the fixtures' models over a source, and seeds the tables.
-func (w *world) build(t *testing.T, source plan.Source) {
+// build makes the engine over the world's source, seeds the tables, and keeps copies of them.
+func (w *world) build(t *testing.T, seedFile string) {
 	t.Helper()
-	w.said = map[string]string{}
-	w.source = &spy{Source: source}
-	var row map[string]func(map[string]any) (any, error)
-	w.registry, row = schema(t)
-	if problems, err := source.Bind(t.Context(), w.registry.List()); err != nil || len(problems) > 0 {
+	w.source = &spy{Source: w.place.open(t)}
+	if problems, err := w.source.Bind(t.Context(), w.registry.List()); err != nil || len(problems) > 0 {
 		t.Fatal(problems, err)
 	}
 	var err error
 	w.engine, err = engine.New(engine.Config{
 		Registry: w.registry, Permission: openRules(nil), Sources: map[string]plan.Source{"default": w.source},
-		Functions: engine.Functions{Row: row},
+		Functions: engine.Functions{Row: w.row}, Log: logTo(t),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, rows := range fixture(t, "seed.json").Members() {
+	seed, err := readJSON(seedFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rows := range seed.Members() {
 		if _, err := w.engine.InsertMany(t.Context(), internal(), rows.Name, rows.Value); err != nil {
 			t.Fatalf("seed %s: %v", rows.Name, err)
 		}
 	}
+	w.keep(t)
 }
 
 // schema registers the fixtures' definitions, and makes the functions that "impl" describes, which is test data and no
 // part of a definition.
-func schema(t *testing.T) (*model.Registry, map[string]func(map[string]any) (any, error)) {
+func schema(t *testing.T, file string) (*model.Registry, map[string]func(map[string]any) (any, error)) {
 	t.Helper()
+	definitionsOf, err := readJSON(file)
+	if err != nil {
+		t.Fatal(err)
+	}
 	row := map[string]func(map[string]any) (any, error){}
 	var definitions []canonjson.Value
-	for _, d := range fixture(t, "schema.json").Items() {
+	for _, d := range definitionsOf.Items() {
 		var computes []canonjson.Member
 		for _, c := range d.Get("computes").Members() {
 			if impl := c.Value.Get("impl"); !impl.IsAbsent() {
@@ -290,9 +335,8 @@ func (w *world) run(t *testing.T, c, step canonjson.Value) (o outcome) {
 	call := w.call(t, c, step, func(e engine.Event) { o.events = append(o.events, e) })
 	o.value, o.err = w.ask(t.Context(), call, step)
 	o.read = w.source.last
-	if id := c.Get("id").Str(); id != "" {
-		w.said[fmt.Sprintf("%s #%d", id, w.steps(id))] = mask(o)
-	}
+	name := w.prefix + c.Get("id").Str()
+	w.said[fmt.Sprintf("%s #%d", name, w.steps(name))] = mask(o)
 	return o
 }
 

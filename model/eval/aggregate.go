@@ -128,21 +128,21 @@ func (a aggregate) over(rows []*record) (canonjson.Value, error) {
 	return a.total(values)
 }
 
-// total sums or averages exactly, and rounds once at the end where the type is not exact.
+// total sums exactly, and rounds once at the end where the type is not exact. An average is the sum as binary64, divided.
 func (a aggregate) total(values []any) (canonjson.Value, error) {
 	sum := new(big.Rat)
 	for _, v := range values {
 		sum.Add(sum, v.(*big.Rat))
 	}
+	f, _ := sum.Float64()
 	switch {
 	case a.op == model.Avg:
-		sum.Quo(sum, new(big.Rat).SetInt64(int64(len(values))))
+		return canonjson.Float(f / float64(len(values))), nil
 	case a.typ == model.Decimal:
 		places, _ := sum.FloatPrec()
 		return canonjson.String(sum.FloatString(places)), nil
 	case a.typ.Integer():
 		return integer(sum.Num())
 	}
-	f, _ := sum.Float64()
 	return canonjson.Float(f), nil
 }

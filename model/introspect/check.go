@@ -70,16 +70,14 @@ const (
 
 // model checks one model.
 func (c *checker) model(m *model.Model) {
-	t := Find(m, c.tables, c.features.Engine)
-	if t == nil {
-		what := "there is no table %s"
-		if m.ArchiveOf != nil {
-			what = "there is no table %s for removed rows, so nothing can be removed"
-		}
-		c.add(Error, m, "", printDDL+", or say archive: false", what, tableName(m))
-		if m.ArchiveOf == nil {
-			c.findings[len(c.findings)-1].Do = printDDL + ", or correct the name"
-		}
+	t := Find(m, c.tables)
+	switch {
+	case t == nil && m.ArchiveOf != nil:
+		c.add(Error, m, "", printDDL+", or give "+m.ArchiveOf.Name+" archive: false",
+			"there is no table %s for removed rows, so nothing can be removed", tableName(m))
+		return
+	case t == nil:
+		c.add(Error, m, "", printDDL+", or correct the name", "there is no table %s", tableName(m))
 		return
 	}
 	if t.Virtual != "" {
@@ -106,46 +104,54 @@ func (c *checker) model(m *model.Model) {
 // tableName is the table that a model names.
 func tableName(m *model.Model) string { return cmp.Or(m.Table, m.Collection) }
 
-// Find finds the table of a model, nil when there is none. A name without a schema means the schema public, or else the
-// only schema that has such a table. SQLite takes names in any case.
-func Find(m *model.Model, tables []plan.Table, engine string) *plan.Table {
-	schema, name := "", m.Collection
-	if m.Table != "" {
-		name = m.Table
-		if before, after, found := strings.Cut(m.Table, "."); found {
-			schema, name = before, after
-		}
+// Find finds the table of a model, nil when there is none: by its whole name, then as schema.table, exactly or, where
+// nothing else fits, in another case. Among tables of one name that of the schema public is meant.
+func Find(m *model.Model, tables []plan.Table) *plan.Table {
+	name := tableName(m)
+	if t := named(tables, "", name); t != nil {
+		return t
 	}
-	var found []*plan.Table
-	for i := range tables {
-		t := &tables[i]
-		switch {
-		case engine == "sqlite" && strings.EqualFold(t.Name, name) && (schema == "" || schema == "main"):
-			return t
-		case engine == "sqlite" || t.Name != name:
-		case t.Schema == cmp.Or(schema, "public"):
-			return t
-		case schema == "":
-			found = append(found, t)
-		}
-	}
-	if len(found) == 1 {
-		return found[0]
+	if schema, rest, found := strings.Cut(name, "."); found {
+		return named(tables, schema, rest)
 	}
 	return nil
 }
 
-// column finds a column of t by the name in a definition.
-func (c *checker) column(t *plan.Table, name string) *plan.Column {
-	if exact := columnOf(t, name); exact != nil || c.features.Engine != "sqlite" {
-		return exact
-	}
-	for i := range t.Columns {
-		if strings.EqualFold(t.Columns[i].Name, name) {
-			return &t.Columns[i]
+// named finds a table in a schema, or in any where that is "".
+func named(tables []plan.Table, schema, name string) *plan.Table {
+	for _, same := range []func(a, b string) bool{func(a, b string) bool { return a == b }, strings.EqualFold} {
+		var first *plan.Table
+		for i := range tables {
+			t := &tables[i]
+			if !same(t.Name, name) || schema != "" && !same(t.Schema, schema) && (t.Schema != "" || schema != "main") {
+				continue
+			}
+			if first == nil || t.Schema == "public" {
+				first = t
+			}
+		}
+		if first != nil {
+			return first
 		}
 	}
 	return nil
+}
+
+// column finds a column of t by the name in a definition, exactly or, where only one fits, in another case.
+func (c *checker) column(t *plan.Table, name string) *plan.Column {
+	if exact := columnOf(t, name); exact != nil {
+		return exact
+	}
+	var found *plan.Column
+	for i := range t.Columns {
+		if strings.EqualFold(t.Columns[i].Name, name) {
+			if found != nil {
+				return nil
+			}
+			found = &t.Columns[i]
+		}
+	}
+	return found
 }
 
 // columns gives the columns of t for fields, as the table spells them; nil when one has none.

@@ -239,6 +239,8 @@ func (w *writer) fields(e *entity) {
 // fieldName finds the name for a column, or the reason to leave it out.
 func (e *entity) fieldName(c *plan.Column) (name, why string) {
 	switch {
+	case c.Type == "" && !c.Nullable && !c.Default && !c.Generated && !e.readOnly():
+		return "", fmt.Sprintf("no type of models holds %s; it may not be null and has no default, so the database will refuse new rows", c.Native)
 	case c.Type == "":
 		return "", fmt.Sprintf("no type of models holds %s", c.Native)
 	case c.Name == presentColumn:
@@ -283,7 +285,7 @@ func (e *entity) definition() canonjson.Value {
 		canonjson.M("name", canonjson.String(e.name)),
 		canonjson.M("description", comment(t.Comment)),
 		canonjson.M("collection", unless(t.Name, e.name)),
-		canonjson.M("table", canonjson.String(tableText(t))),
+		canonjson.M("table", canonjson.String(t.String())),
 		canonjson.M("key", e.key()),
 	}
 	if t.View {
@@ -304,14 +306,6 @@ func (e *entity) definition() canonjson.Value {
 		members = append(members, canonjson.M("indexes", indexes))
 	}
 	return canonjson.Object(members...)
-}
-
-// tableText is the table as a definition names it. A dot in the name of an SQLite table must not look like a schema's.
-func tableText(t *plan.Table) string {
-	if t.Schema == "" && strings.Contains(t.Name, ".") {
-		return "main." + t.Name
-	}
-	return t.String()
 }
 
 // unless is a string, Absent when it is the same as another.

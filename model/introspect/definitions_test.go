@@ -87,7 +87,7 @@ func TestDefinitionInFull(t *testing.T) {
 			{Name: "film_id", Native: "integer", Type: model.Int, Identity: true, Default: true},
 			{Name: "rating", Native: "mpaa", Type: model.String, Default: true, Enum: []string{"G", "PG"}},
 			{Name: "code", Native: "text", Type: model.String, Nullable: true},
-			{Name: "words", Native: "tsvector"},
+			{Name: "words", Native: "tsvector", Nullable: true}, {Name: "area", Native: "polygon"},
 			{Name: "type", Native: "text", Type: model.String, Nullable: true},
 			{Name: "länge in min", Native: "integer", Type: model.Int, Nullable: true, Generated: true},
 			{Name: "shown", Native: "DATETIME", Type: model.String, Nullable: true, Format: "YYYY-MM-DD"},
@@ -106,7 +106,8 @@ func TestDefinitionInFull(t *testing.T) {
 			"shown":{"type":"string","format":"YYYY-MM-DD"}},
 		"indexes":[{"keys":{"code":1},"options":{"unique":true}}]}`
 	same(t, "definition", definition(t, r, "film").String(), parse(t, want).String())
-	same(t, "left out", lines(r), []string{"column public.film.words: no type of models holds tsvector"})
+	same(t, "left out", lines(r), []string{"column public.film.words: no type of models holds tsvector",
+		"column public.film.area: no type of models holds polygon; it may not be null and has no default, so the database will refuse new rows"})
 	m := register(t, r.Definitions...).Get("film")
 	if m.Archive != nil || m.Times != model.NoTimes || !m.SourceText || m.ReadOnly() || m.ID().Column != "film_id" || !m.ID().AutoIncrement {
 		t.Errorf("registered as %+v", m)
@@ -143,7 +144,7 @@ func TestNamesOfRelations(t *testing.T) {
 // TestCompositeKeys guards that keys and references of several columns stay together.
 func TestCompositeKeys(t *testing.T) {
 	tables := []plan.Table{
-		{Name: "Leg", Key: []string{"Ship", "No"}, Columns: []plan.Column{col("Ship", model.String), col("No", model.Int), null("Note", model.String)}},
+		{Name: "Leg", Key: []string{"Ship", "No"}, Columns: []plan.Column{col("Ship", model.String), {Name: "No", Native: "integer", Type: model.Int, Identity: true}, null("Note", model.String)}},
 		{Name: "Call", Key: []string{"CallId"}, Columns: []plan.Column{col("CallId", model.Int), col("LegShip", model.String), col("LegNo", model.Int)},
 			Foreign: []plan.ForeignKey{{Columns: []string{"LegNo", "LegShip"}, Table: "Leg", References: []string{"No", "Ship"}}}},
 	}
@@ -155,7 +156,7 @@ func TestCompositeKeys(t *testing.T) {
 	same(t, "Call", definition(t, r, "Call").Get("relations").String(),
 		`{"Leg":{"model":"Leg","type":"one","localField":["LegNo","LegShip"],"foreignField":["No","Ship"]}}`)
 	leg := register(t, r.Definitions...).Get("Leg")
-	if !leg.Composite() || leg.ID() == nil || leg.ID().Column != "" || leg.Field("Ship") == nil {
+	if !leg.Composite() || leg.ID() == nil || leg.ID().Column != "" || leg.Field("Ship") == nil || !leg.Field("No").AutoIncrement {
 		t.Errorf("the composite key is registered as %+v", leg.Key)
 	}
 }
@@ -213,7 +214,7 @@ func TestFoldedNames(t *testing.T) {
 		names = append(names, d.Get("name").Str()+"="+d.Get("collection").Str()+"="+d.Get("table").Str())
 	}
 	same(t, "models", names, []string{"OrderDetails=Order Details=Order Details", "Sales==Sales", "a_b==a_b", "aB==aB",
-		"xY=x.y=main.x.y", "_2020=2020=2020", "u5ba2u6237=客户=客户"})
+		"xY=x.y=x.y", "_2020=2020=2020", "u5ba2u6237=客户=客户"})
 	same(t, "left out", lines(r), []string{
 		`table Order-Details: its name folds to "OrderDetails", like that of Order Details; write its definition by hand, with another name`,
 		`table a b: its name folds to "aB", like that of a_b; write its definition by hand, with another name`,
@@ -245,7 +246,7 @@ func TestSchemas(t *testing.T) {
 func TestRelationsLeftOut(t *testing.T) {
 	tables := []plan.Table{
 		{Name: "a", Key: []string{"id"}, Columns: []plan.Column{col("id", model.Int), null("b_id", model.String), null("c_id", model.Int),
-			null("gone_id", model.Int), {Name: "shape", Native: "polygon"}},
+			null("gone_id", model.Int), {Name: "shape", Native: "polygon", Nullable: true}},
 			Foreign: []plan.ForeignKey{refers("b_id", "b", "id"), refers("c_id", "c", "id"), refers("c_id", "c", "id"), refers("gone_id", "gone", "id"),
 				refers("shape", "c", "id"), {Columns: []string{"c_id"}, Table: "c"}}},
 		{Name: "b", Key: []string{"id"}, Columns: []plan.Column{col("id", model.Int)}},

@@ -35,6 +35,8 @@ const shop = `[
    "bossSold":{"type":"int","agg":{"$sum":"lines.qty"},"read":["boss"]},
    "label":{"type":"string","fn":true,"depends":["name","secret"]},
    "risk":{"type":"float","asyncFn":true,"depends":["stock","lines{qty,cost}"]},
+   "ownerCount":{"type":"int","agg":{"$count":"owner"}},
+   "ownerText":{"type":"string","asyncFn":true,"depends":["owner{name}"]},
    "auditText":{"type":"string","asyncFn":true,"depends":["audits{text}"]}}},
  {"name":"Line","table":"line","key":["orderId","itemId"],"timestamps":false,"archive":false,"read":["clerk","boss"],
   "fields":{"orderId":"int","itemId":"string","qty":"int","cost":{"type":"decimal","read":["boss"]},"note":"string"},
@@ -53,7 +55,6 @@ func shopRegistry(t *testing.T) *model.Registry { return register(t, jsonValue(t
 // The people of the shop.
 var (
 	clerk    = &model.Context{UserID: "c1", Roles: []string{"clerk"}}
-	boss     = &model.Context{UserID: "b1", Roles: []string{"boss"}}
 	stranger = &model.Context{UserID: "x1", Roles: []string{"other"}}
 )
 
@@ -116,6 +117,7 @@ func TestConditionClasses(t *testing.T) {
 		{"an array for a value", `{"stock":[1]}`, model.BadFilter, []string{"$in"}},
 		{"an array inside a list", `{"stock":{"$in":[[1]]}}`, model.BadFilter, nil},
 		{"an object inside a list", `{"stock":{"$in":[{"$gt":1}]}}`, model.BadFilter, nil},
+		{"a zero character", `{"name":{"$in":["a\u0000b"]}}`, model.BadFilter, []string{"U+0000"}},
 		{"greater than null", `{"stock":{"$gt":null}}`, model.BadFilter, []string{"$gt"}},
 		{"not of an array", `{"stock":{"$not":[1]}}`, model.BadFilter, nil},
 		{"a search in a number", `{"stock":{"$regex":"1"}}`, model.BadFilter, []string{"int"}},
@@ -499,4 +501,134 @@ func TestOtherSource(t *testing.T) {
 	}
 	_, err := ask(t, p, "Item { owner { name } }", "")
 	wantClass(t, err, "")
+}
+
+// TestRowLimitsEverywhere holds that a caller who may read only his own rows of a model meets that limit wherever its rows
+// have an effect.
+func TestRowLimitsEverywhere(t *testing.T) {
+	plain := func(q *plan.Query) plan.Cond { return q.Root.Where }
+	for _, tt := range []struct {
+		name, text string
+		where      func(*plan.Query) plan.Cond
+	}{
+		{"the root", "Person { name }", plain},
+		{"a group", "Person($group:@g) { n }", plain},
+		{"a relation block", "Item { owner { name } }", func(q *plan.Query) plan.Cond { return q.Root.Kids[0].Block.Where }},
+		{"a predicate", "Item($condition:@c)", func(q *plan.Query) plan.Cond { return q.Root.Where.(plan.Exists).Where }},
+		{"an aggregate column", "Item { ownerCount }", func(q *plan.Query) plan.Cond { return q.Root.Aggs[0].Where }},
+		{"a sort by an aggregate column", "Item($sort:@a)", func(q *plan.Query) plan.Cond { return q.Root.Order[0].By.Agg.Where }},
+		{"a sort through a relation", "Item($sort:@s){ owner { name } }", func(q *plan.Query) plan.Cond { return q.Root.Order[0].By.Via.Where }},
+		{"a group key through a relation", "Item($group:@v){ owner.name }", func(q *plan.Query) plan.Cond { return q.Root.Group.By[0].Operand.Via.Where }},
+		{"rows for a function", "Item { ownerText }", func(q *plan.Query) plan.Cond { return q.Root.Kids[0].Block.Where }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			params := `{"g":{"agg":{"n":{"$count":"*"}}},"c":{"owner":{"$exists":true}},"a":{"ownerCount":1},"s":{"owner.name":1},"v":{"by":["owner.name"]}}`
+			q, err := ask(t, shopPlanner(t, clerk, plan.Standard), tt.text, params)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantOwn(t, tt.where(q), "c1")
+			free, err := ask(t, shopPlanner(t, &model.Context{UserID: "c1", Roles: []string{"boss"}}, plan.Standard), tt.text, params)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c := tt.where(free); c != nil {
+				t.Errorf("who may read all rows is limited to %v", c)
+			}
+		})
+	}
+	for _, make := range []func(string, canonjson.Value) (*plan.Query, error){shopPlanner(t, clerk, plan.Standard).Count, shopPlanner(t, clerk, plan.Standard).Exists} {
+		q, err := make("Person", canonjson.Value{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantOwn(t, q.Root.Where, "c1")
+	}
+}
+
+// wantOwn checks that a condition is createdBy = user.
+func wantOwn(t *testing.T, c plan.Cond, user string) {
+	t.Helper()
+	cmp, ok := c.(plan.Compare)
+	if !ok || cmp.By.Field.Name != "createdBy" || cmp.Op != plan.EQ || cmp.Value.Str() != user {
+		t.Errorf("the limit is %v, want createdBy = %q", c, user)
+	}
+}
+
+// TestFunctionsReadWhatTheyNeed holds that a function's fields are read although the caller may not see them, and are not
+// shown.
+func TestFunctionsReadWhatTheyNeed(t *testing.T) {
+	q, err := ask(t, shopPlanner(t, clerk, plan.Standard), "Item { label, risk, lines($limit:@one) { qty } }", `{"one":1}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := func(fields []*model.Field) string {
+		var b strings.Builder
+		for _, f := range fields {
+			b.WriteString(f.Name + " ")
+		}
+		return b.String()
+	}
+	if got := names(q.Root.Columns); got != "_id name secret stock " {
+		t.Errorf("columns %s", got)
+	}
+	if len(q.Root.Kids) != 2 || !q.Root.Kids[0].Hidden || q.Root.Kids[1].Hidden {
+		t.Fatalf("kids %+v", q.Root.Kids)
+	}
+	if hidden := q.Root.Kids[0].Block; hidden.Limit >= 0 || !strings.Contains(names(hidden.Columns), "cost ") {
+		t.Errorf("the function's rows: limit %d, columns %s", hidden.Limit, names(hidden.Columns))
+	}
+	for _, item := range q.Root.Shape.Items {
+		if item.Kid != nil && *item.Kid == 0 || item.Name == "secret" || item.Name == "stock" {
+			t.Errorf("%s is shown", item.Name)
+		}
+	}
+}
+
+// TestTotalsAndFirst holds what the calls beside query add.
+func TestTotalsAndFirst(t *testing.T) {
+	p := shopPlanner(t, clerk, plan.Served)
+	bound := func(text, params string) *gql.Bound {
+		q, err := gql.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := q.Bind(jsonValue(t, params))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	q, err := p.QueryWithCount(bound("Item { name }", ""))
+	if err != nil || !q.Total || !q.Rows {
+		t.Errorf("with a total: %+v, %v", q, err)
+	}
+	_, err = p.QueryWithCount(bound("Item($condition:@c)", `{"c":{"lines":{"$exists":true}}}`))
+	wantClass(t, err, model.RelationPredicate)
+	for text, limit := range map[string]int64{"Item": 1, "Item($limit:@l)": 5} {
+		q, err := p.Query(bound(text, `{"l":5}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q.First(); q.Root.Limit != limit || q.Root.Peek {
+			t.Errorf("%s: the first of %d rows", text, q.Root.Limit)
+		}
+	}
+	n, err := p.Count("Item", jsonValue(t, `{"stock":{"$gt":1}}`))
+	if err != nil || !n.Total || n.Rows {
+		t.Errorf("count: %+v, %v", n, err)
+	}
+	e, err := p.Exists("Loose", canonjson.Value{})
+	if err != nil || !e.Rows || e.Root.Limit != 1 || len(e.Root.Columns) != 1 {
+		t.Errorf("exists: %+v, %v", e, err)
+	}
+	for _, fault := range []struct {
+		condition string
+		class     model.Class
+	}{{`{"nosuch":1}`, model.UnknownField}, {`{"secret":1}`, model.Denied}, {`[]`, model.BadFilter}, {`{"lines":{"$exists":true}}`, model.RelationPredicate}, {`{"$where":1}`, model.ForbiddenOp}} {
+		_, err := p.Count("Item", jsonValue(t, fault.condition))
+		wantClass(t, err, fault.class)
+		_, err = p.Exists("Item", jsonValue(t, fault.condition))
+		wantClass(t, err, fault.class)
+	}
 }

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"strings"
+
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 	"github.com/tabellion-mcp/tabellion/model"
 )
@@ -155,6 +157,9 @@ func (j *judge) value(s subject, name, key, op string, v canonjson.Value) (canon
 	value, err := model.Coerce(s.Type, v)
 	if err != nil {
 		return value, j.fault(model.BadFilter, "%s: %s %v. Write {%s: {\"%s\": %s}}", name, op, err, quoted(clip(key)), op, sampleOf(op, s.Type))
+	}
+	if value.Kind() == canonjson.KindString && strings.Contains(value.Str(), "\x00") {
+		return value, j.fault(model.BadFilter, "%s: %s takes a text without the character U+0000, which not every database can hold", name, op)
 	}
 	return value, nil
 }

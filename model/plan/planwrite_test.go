@@ -164,7 +164,7 @@ func TestChanges(t *testing.T) {
 	const stamp = ` updatedAt=1700000000123`
 	for data, want := range map[string]string{
 		`{"n":1,"code":null}`:                  `n=1 code=null` + stamp,
-		`{"$set":{"n":1},"$unset":{"code":1}}`: `n=1 -code` + stamp,
+		`{"$set":{"n":1},"$unset":{"code":1}}`: `n=1 code=null` + stamp,
 		`{"$inc":{"n":-2}}`:                    `n+=-2` + stamp,
 		`{"_id":"y","n":1,"updatedAt":9}`:      `n=1` + stamp,
 		`{"createdAt":7}`:                      `createdAt=7` + stamp,

@@ -424,7 +424,9 @@ func (w *writer) assign(op string, f *model.Field, v canonjson.Value) (Assign, e
 		if f.Required {
 			return Assign{}, model.Errorf(model.BadValue, "%s is required and cannot be unset", place(w.m, f.Name))
 		}
-		return Assign{Field: f, Unset: true}, nil
+		// The reference leaves the name in __present, so that an unset field is an explicit null (golden case w034). In a
+		// table without __present it is missing, as every null is there.
+		return Assign{Field: f, Value: canonjson.Null()}, nil
 	case "$inc":
 		if !f.Type.Numeric() {
 			return Assign{}, model.Errorf(model.BadValue, "%s is of type %s, and $inc adds to numbers", place(w.m, f.Name), f.Type)

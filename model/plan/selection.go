@@ -27,7 +27,7 @@ func (p *Planner) root(m *model.Model, b *gql.Bound, use condUse) (*Block, error
 		return nil, model.Errorf(model.Having, "$having filters groups and needs a $group beside it; rows are filtered by $condition")
 	}
 	w := p.builder(m, 0, 0)
-	w.b.Shape.ID = m.ID() != nil
+	w.b.Shape.ID = m.ID() != nil && p.Access.ReadField(m, m.ID())
 	return w.b, w.build(b.Values, b.Items, use)
 }
 
@@ -69,16 +69,14 @@ func (w *blockBuilder) column(f *model.Field) {
 	}
 }
 
-// show adds a member to the rows, once.
-func (w *blockBuilder) show(item ShapeItem) *ShapeItem {
-	i, ok := w.items[item.Name]
-	if !ok {
-		i = len(w.b.Shape.Items)
-		w.items[item.Name] = i
-		w.b.Shape.Items = append(w.b.Shape.Items, item)
-		return &w.b.Shape.Items[i]
+// show adds a member to the rows. False: there is one of this name.
+func (w *blockBuilder) show(item ShapeItem) bool {
+	if _, ok := w.items[item.Name]; ok {
+		return false
 	}
-	return nil
+	w.items[item.Name] = len(w.b.Shape.Items)
+	w.b.Shape.Items = append(w.b.Shape.Items, item)
+	return true
 }
 
 // merge joins items that were written twice: a relation, or an object field with sub-fields. A row has one member of a
@@ -146,8 +144,11 @@ func (w *blockBuilder) field(f *model.Field) {
 		return
 	}
 	w.column(f)
+	if w.b.Shape.ID && f == w.m.ID() {
+		return // it is shown already
+	}
 	subs := w.readableSubs(f)
-	if w.show(ShapeItem{Name: f.Name, Field: f, Subs: subs}) == nil {
+	if !w.show(ShapeItem{Name: f.Name, Field: f, Subs: subs}) {
 		w.b.Shape.Items[w.items[f.Name]].Subs = subs // meta.level and meta: the whole
 	}
 }
@@ -195,7 +196,7 @@ func (w *blockBuilder) sub(f *model.Field, name string) error {
 		return model.Errorf(model.UnknownField, "%s has no sub-field %s%s", place(w.m, f.Name), clip(name), hint(name, w.subNames(f)))
 	}
 	w.column(f)
-	if w.show(ShapeItem{Name: f.Name, Field: f, Subs: []*model.Field{s}}) != nil {
+	if w.show(ShapeItem{Name: f.Name, Field: f, Subs: []*model.Field{s}}) {
 		return nil
 	}
 	shown := &w.b.Shape.Items[w.items[f.Name]]

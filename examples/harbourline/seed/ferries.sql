@@ -12,16 +12,18 @@ CREATE TABLE bookings (
   state TEXT, note TEXT, createdBy TEXT, createdAt INTEGER, updatedAt INTEGER);
 
 -- What is removed stays in these.
-CREATE TABLE piers_deleted AS SELECT *, 0 AS createdAt, 0 AS updatedAt, 0 AS deletedAt FROM piers WHERE 0;
-CREATE TABLE ferries_deleted AS SELECT *, 0 AS createdAt, 0 AS updatedAt, 0 AS deletedAt FROM ferries WHERE 0;
-CREATE TABLE sailings_deleted AS SELECT *, 0 AS deletedAt FROM sailings WHERE 0;
-CREATE TABLE passengers_deleted AS SELECT *, 0 AS deletedAt FROM passengers WHERE 0;
-CREATE TABLE bookings_deleted AS SELECT *, 0 AS deletedAt FROM bookings WHERE 0;
-CREATE UNIQUE INDEX piers_deleted_id ON piers_deleted (_id);
-CREATE UNIQUE INDEX ferries_deleted_id ON ferries_deleted (_id);
-CREATE UNIQUE INDEX sailings_deleted_id ON sailings_deleted (_id);
-CREATE UNIQUE INDEX passengers_deleted_id ON passengers_deleted (_id);
-CREATE UNIQUE INDEX bookings_deleted_id ON bookings_deleted (_id);
+CREATE TABLE piers_deleted (
+  _id TEXT PRIMARY KEY NOT NULL, name TEXT, town TEXT, berths INTEGER, opened TEXT, createdAt INTEGER, updatedAt INTEGER, deletedAt INTEGER);
+CREATE TABLE ferries_deleted (
+  _id TEXT PRIMARY KEY NOT NULL, name TEXT, seats INTEGER, cars INTEGER, built INTEGER, createdAt INTEGER, updatedAt INTEGER, deletedAt INTEGER);
+CREATE TABLE sailings_deleted (
+  _id TEXT PRIMARY KEY NOT NULL, ferryId TEXT, fromPier TEXT, toPier TEXT, departs TEXT, minutes INTEGER, price TEXT, status TEXT,
+  createdAt INTEGER, updatedAt INTEGER, deletedAt INTEGER);
+CREATE TABLE passengers_deleted (
+  _id TEXT PRIMARY KEY NOT NULL, name TEXT, email TEXT, frequent INTEGER, createdAt INTEGER, updatedAt INTEGER, deletedAt INTEGER);
+CREATE TABLE bookings_deleted (
+  _id TEXT PRIMARY KEY NOT NULL, sailingId TEXT, passengerId TEXT, seats INTEGER, car INTEGER, state TEXT, note TEXT, createdBy TEXT,
+  createdAt INTEGER, updatedAt INTEGER, deletedAt INTEGER);
 
 -- Writes with an idempotencyKey are remembered here.
 CREATE TABLE tabellion_idempotency (

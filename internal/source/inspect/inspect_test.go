@@ -378,9 +378,16 @@ func TestPostgresRightsOfMembers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := dangers(report.Reader); len(got) == 0 || got[0] != inspect.BecomesSuper {
-		t.Errorf("dangers %q", got)
+	same(t, "member of a superuser", dangers(report.Reader), []string{inspect.BecomesSuper})
+
+	writer, _ := cluster.NewRole(t, url)
+	reader, readerURL := cluster.NewRole(t, url)
+	cluster.Exec(t, url, "CREATE TABLE a (id integer); GRANT INSERT ON a TO "+writer+"; ALTER ROLE "+writer+" CREATEDB; "+
+		"ALTER ROLE "+reader+" NOINHERIT; GRANT "+writer+" TO "+reader)
+	if report, err = inspect.PostgresRights(t.Context(), pool(t, readerURL), nil); err != nil {
+		t.Fatal(err)
 	}
+	same(t, "member of a writer", dangers(report.Reader), []string{inspect.CreatesDBs, inspect.ReaderWrites})
 }
 
 func TestSQLiteRights(t *testing.T) {

@@ -117,7 +117,8 @@ func (in *postgresInspector) relations(ctx context.Context) error {
 	return err
 }
 
-// columnsSQL lists the columns that the role may read. base is the type below a chain of domains.
+// columnsSQL lists the columns that the role may read. base is the type below a chain of domains; 7 in the type of a trigger
+// is: for each row, before, insert.
 const columnsSQL = `
 	WITH RECURSIVE base(start, oid, typmod) AS (
 		SELECT oid, oid, -1 FROM pg_type WHERE typtype = 'd'
@@ -131,6 +132,7 @@ const columnsSQL = `
 		CASE WHEN co.collname <> 'default' THEN co.collname ELSE '' END,
 		coalesce(co.collname IN ('C', 'POSIX', 'ucs_basic') OR co.collcollate LIKE 'C.%', false),
 		coalesce(co.collname = 'default', false),
+		EXISTS (SELECT 1 FROM pg_trigger g WHERE g.tgrelid = a.attrelid AND NOT g.tgisinternal AND g.tgtype & 7 = 7),
 		ARRAY(SELECT e.enumlabel::text FROM pg_enum e WHERE e.enumtypid = t.oid ORDER BY e.enumsortorder),
 		ARRAY(SELECT pg_get_constraintdef(k.oid) FROM pg_constraint k WHERE k.contypid IN
 			(SELECT b.oid FROM base b WHERE b.start = a.atttypid) ORDER BY k.conname)
@@ -153,6 +155,7 @@ type postgresColumn struct {
 	system, notNull                 bool
 	identity, generated, def        string
 	collated, defaultCollation      bool
+	triggered                       bool
 	labels, checks                  []string
 }
 
@@ -165,7 +168,7 @@ func (in *postgresInspector) columns(ctx context.Context) error {
 	var r postgresColumn
 	_, err = pgx.ForEachRow(rows, []any{&r.table, &r.c.Name, &r.c.Native, &r.base, &r.kind, &r.system, &r.element, &r.elementTyp,
 		&r.notNull, &r.c.Default, &r.identity, &r.generated, &r.def, &r.c.Comment, &r.c.Collation, &r.collated,
-		&r.defaultCollation, &r.labels, &r.checks}, func() error {
+		&r.defaultCollation, &r.triggered, &r.labels, &r.checks}, func() error {
 		t := in.byOID[r.table]
 		t.Columns = append(t.Columns, in.column(r))
 		return nil
@@ -180,6 +183,8 @@ func (in *postgresInspector) column(r postgresColumn) plan.Column {
 	c.Generated = r.generated != ""
 	c.Identity = r.identity != "" || strings.HasPrefix(r.def, "nextval(")
 	c.Type = nativeType(r)
+	// What no model can write, such as the words of a search, a trigger may fill in.
+	c.Default = c.Default || c.Type == "" && r.triggered
 	if c.Type == model.String {
 		c.ByCode = r.kind != "e" && (r.collated || r.defaultCollation && in.codeDB)
 	} else {

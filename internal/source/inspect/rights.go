@@ -15,7 +15,7 @@ import (
 // Names of dangers, by which an operator accepts one in the configuration.
 const (
 	Superuser    = "superuser"     // the role may do everything; its other dangers are not listed
-	BecomesSuper = "becomes-super" // the role can become a superuser
+	BecomesSuper = "becomes-super" // the role can become a superuser; its other dangers are not listed
 	BypassRLS    = "bypass-rls"    // row security does not hold for it
 	CreatesRoles = "creates-roles"
 	CreatesDBs   = "creates-databases"
@@ -54,55 +54,55 @@ type probe struct {
 	statement string
 }
 
+// members are the role itself and all roles that it could take on with SET ROLE, inherited or not, as m.
+const members = `(SELECT * FROM pg_roles WHERE pg_has_role(current_user, oid, 'MEMBER')) AS m`
+
 // ordinary is the condition on a schema n that is not the system's.
 const ordinary = `n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\_%'`
 
-// probes are asked in this order. Membership counts where the role could take it on (SET ROLE).
+// relations are the tables and views of ordinary schemas, as c in n.
+const relations = `pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND ` + ordinary
+
+// probes are asked in this order.
 var probes = []probe{
-	{BecomesSuper, false, "it is a member of a superuser's role (%s) and can become it",
-		`SELECT rolname FROM pg_roles WHERE rolsuper AND pg_has_role(current_user, oid, 'MEMBER')`},
-	{BypassRLS, false, "row security does not hold for it",
-		`SELECT rolname FROM pg_roles WHERE rolname = current_user AND rolbypassrls`},
-	{CreatesRoles, false, "it can create and change roles",
-		`SELECT rolname FROM pg_roles WHERE rolname = current_user AND rolcreaterole`},
-	{CreatesDBs, false, "it can create databases",
-		`SELECT rolname FROM pg_roles WHERE rolname = current_user AND rolcreatedb`},
-	{Replicates, false, "it can read all data by replication",
-		`SELECT rolname FROM pg_roles WHERE rolname = current_user AND rolreplication`},
+	{BypassRLS, false, "row security does not hold for it", `SELECT rolname FROM ` + members + ` WHERE rolbypassrls`},
+	{CreatesRoles, false, "it can create and change roles", `SELECT rolname FROM ` + members + ` WHERE rolcreaterole`},
+	{CreatesDBs, false, "it can create databases", `SELECT rolname FROM ` + members + ` WHERE rolcreatedb`},
+	{Replicates, false, "it can read all data by replication", `SELECT rolname FROM ` + members + ` WHERE rolreplication`},
 	{ServerFiles, false, "it is a member of %s, and so can reach files of the database server",
-		`SELECT rolname FROM pg_roles WHERE rolname IN ('pg_read_server_files', 'pg_write_server_files')
-			AND pg_has_role(current_user, oid, 'MEMBER')`},
+		`SELECT rolname FROM ` + members + ` WHERE rolname IN ('pg_read_server_files', 'pg_write_server_files')`},
 	{Programs, false, "it is a member of %s, and so can run programs on the database server (COPY ... PROGRAM)",
-		`SELECT rolname FROM pg_roles WHERE rolname = 'pg_execute_server_program' AND pg_has_role(current_user, oid, 'MEMBER')`},
+		`SELECT rolname FROM ` + members + ` WHERE rolname = 'pg_execute_server_program'`},
 	{Functions, false, "it may call functions that reach files or other servers: %s",
-		`SELECT DISTINCT p.proname FROM pg_proc p WHERE (p.proname IN ('pg_read_file', 'pg_read_binary_file', 'pg_ls_dir',
-			'pg_stat_file', 'lo_import', 'lo_export', 'pg_file_write', 'pg_file_read', 'pg_file_unlink', 'pg_file_rename',
-			'pg_logdir_ls') OR p.proname LIKE 'dblink%')
-			AND has_function_privilege(p.oid, 'EXECUTE') AND has_schema_privilege(p.pronamespace, 'USAGE')
-			AND p.prorettype <> 'trigger'::regtype`},
+		`SELECT DISTINCT p.proname FROM pg_proc p CROSS JOIN ` + members + ` WHERE (p.proname IN ('pg_read_file', 'pg_read_binary_file',
+			'pg_ls_dir', 'pg_stat_file', 'lo_import', 'lo_export', 'pg_file_write', 'pg_file_read', 'pg_file_unlink',
+			'pg_file_rename', 'pg_logdir_ls') OR p.proname LIKE 'dblink%')
+			AND has_function_privilege(m.oid, p.oid, 'EXECUTE') AND has_schema_privilege(m.oid, p.pronamespace, 'USAGE')`},
 	{Owner, false, "it owns tables and can change or drop them: %s",
-		`SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-			WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND ` + ordinary + `
-			AND pg_has_role(current_user, c.relowner, 'MEMBER')`},
+		`SELECT n.nspname || '.' || c.relname FROM ` + relations + ` WHERE pg_has_role(current_user, c.relowner, 'MEMBER')`},
 	{Creates, false, "it can create tables and functions in the schemas %s",
-		`SELECT n.nspname FROM pg_namespace n WHERE ` + ordinary + ` AND has_schema_privilege(n.oid, 'CREATE')`},
+		`SELECT DISTINCT n.nspname FROM pg_namespace n CROSS JOIN ` + members + ` WHERE ` + ordinary + `
+			AND has_schema_privilege(m.oid, n.oid, 'CREATE')`},
 	{ReaderWrites, true, "it is for reading, and can write to %s",
-		`SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-			WHERE c.relkind IN ('r', 'p', 'v', 'f') AND ` + ordinary + ` AND has_schema_privilege(n.oid, 'USAGE')
-			AND (has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
-				OR has_any_column_privilege(c.oid, 'INSERT, UPDATE'))`},
+		`SELECT DISTINCT n.nspname || '.' || c.relname FROM ` + relations + ` CROSS JOIN ` + members + `
+			WHERE has_schema_privilege(m.oid, n.oid, 'USAGE') AND (has_table_privilege(m.oid, c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+				OR has_any_column_privilege(m.oid, c.oid, 'INSERT, UPDATE'))`},
 }
 
 // postgresRole asks what the pool's role can do.
 func postgresRole(ctx context.Context, pool *pgxpool.Pool, reads bool) (plan.Role, error) {
 	var role plan.Role
-	var super bool
-	err := pool.QueryRow(ctx, `SELECT current_user, rolsuper FROM pg_roles WHERE rolname = current_user`).Scan(&role.Name, &super)
-	if err != nil {
+	var super, becomes bool
+	err := pool.QueryRow(ctx, `SELECT current_user, (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
+		EXISTS (SELECT 1 FROM `+members+` WHERE rolsuper)`).Scan(&role.Name, &super, &becomes)
+	switch {
+	case err != nil:
 		return role, err
-	}
-	if super {
+	case super:
 		role.Dangers = []plan.Danger{{Name: Superuser, Text: "it is a superuser: it can do everything, run programs on the database server too"}}
+		return role, nil
+	case becomes:
+		role.Dangers = []plan.Danger{{Name: BecomesSuper, Text: "it is a member of a superuser's role and can become it"}}
 		return role, nil
 	}
 	for _, p := range probes {

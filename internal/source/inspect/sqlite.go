@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tabellion-mcp/tabellion/model/plan"
 )
@@ -22,7 +23,7 @@ func SQLite(ctx context.Context, db *sql.DB) ([]plan.Table, error) {
 		return nil, fmt.Errorf("open a connection to inspect: %w", err)
 	}
 	defer conn.Close()
-	in := &sqliteInspector{conn: conn}
+	in := &sqliteInspector{conn: conn, patience: sampleTime}
 	tables, err := in.tables(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("inspect the database: %w", err)
@@ -32,8 +33,9 @@ func SQLite(ctx context.Context, db *sql.DB) ([]plan.Table, error) {
 
 // sqliteInspector reads one SQLite database.
 type sqliteInspector struct {
-	conn   *sql.Conn
-	byCode bool // BINARY orders by code point: the database is UTF-8
+	conn     *sql.Conn
+	patience time.Duration // how long one table or view is looked at
+	byCode   bool          // BINARY orders by code point: the database is UTF-8
 }
 
 // sqliteTable is a row of pragma table_list with the table's text.

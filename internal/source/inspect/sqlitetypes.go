@@ -85,7 +85,7 @@ const maxSampled = 100
 
 // sample looks at what the columns hold: in the first rows, and in the last ones when last gives an order for them.
 func (in *sqliteInspector) sample(ctx context.Context, t *plan.Table, last string) error {
-	timed, cancel := context.WithTimeout(ctx, sampleTime)
+	timed, cancel := context.WithTimeout(ctx, in.patience)
 	defer cancel()
 	for columns := range slices.Chunk(t.Columns, maxSampled) {
 		found := make([]held, len(columns))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 	"github.com/tabellion-mcp/tabellion/internal/source/sqlgen"
@@ -507,7 +508,7 @@ func (wr *writer) mutate(w *plan.Write) (*plan.Applied, error) {
 
 // node writes one row and what is below it. link are the fields that lead to the parent; alone says that they find the row.
 func (wr *writer) node(n *plan.Node, link []plan.FieldValue, alone bool) (plan.ReadRow, error) {
-	keys := n.Keys
+	keys := linkedKeys(n.Keys, link)
 	if alone {
 		keys = append([][]plan.FieldValue{link}, keys...)
 	}
@@ -546,6 +547,22 @@ func (wr *writer) nodeRow(n *plan.Node, keys [][]plan.FieldValue, link []plan.Fi
 		return back, err
 	}
 	return back, wr.check(n.Model, []sqlgen.Tuple{keyOf(n.Model, back)}, n.Check)
+}
+
+// linkedKeys fills the parent's value into keys that hold the field of the link: an Absent one (see plan.Node).
+func linkedKeys(keys [][]plan.FieldValue, link []plan.FieldValue) [][]plan.FieldValue {
+	out := make([][]plan.FieldValue, len(keys))
+	for i, key := range keys {
+		out[i] = slices.Clone(key)
+		for j, fv := range key {
+			for _, l := range link {
+				if fv.Value.IsAbsent() && fv.Field == l.Field {
+					out[i][j] = l
+				}
+			}
+		}
+	}
+	return out
 }
 
 // linkedSet adds the link to the parent to a change, in place of what it says about these fields itself.

@@ -77,7 +77,12 @@ func (b *builder) table(m *model.Model) place {
 func (p place) from() string { return p.Table.quoted() + " AS " + p.as }
 
 // name is a column of the table.
-func (p place) name(column string) string { return p.as + "." + quote(column) }
+func (p place) name(column string) string {
+	if p.as == "" {
+		return quote(column)
+	}
+	return p.as + "." + quote(column)
+}
 
 // value is an expression with what is known about it.
 type value struct {

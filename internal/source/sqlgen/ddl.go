@@ -59,28 +59,28 @@ func IdempotencyDDL(e Engine) string {
 func schemas(e Engine, models []*model.Model) []string {
 	var out []string
 	for _, m := range models {
-		schema, _ := tableOf(m)
-		if e == EnginePostgres && !m.View && schema != "" && schema != "public" && !slices.Contains(out, schema) {
+		schema, _ := tableOf(e, m)
+		if !m.View && schema != "" && schema != "public" && !slices.Contains(out, schema) {
 			out = append(out, schema)
 		}
 	}
 	return out
 }
 
-// tableOf splits the name of a model's table.
-func tableOf(m *model.Model) (schema, name string) {
+// tableOf splits the name of a model's table. SQLite has no schemas: a dot is part of the name there.
+func tableOf(e Engine, m *model.Model) (schema, name string) {
 	if m.Table == "" {
 		return "", m.Collection
 	}
-	if before, after, found := strings.Cut(m.Table, "."); found {
+	if before, after, found := strings.Cut(m.Table, "."); found && e == EnginePostgres {
 		return before, after
 	}
-	return "", m.Table
+	return "", strings.TrimPrefix(m.Table, "main.")
 }
 
 // quotedTable is a model's table in a statement.
-func quotedTable(m *model.Model) string {
-	schema, name := tableOf(m)
+func quotedTable(e Engine, m *model.Model) string {
+	schema, name := tableOf(e, m)
 	if schema == "" {
 		return quote(name)
 	}
@@ -132,7 +132,7 @@ func createTable(e Engine, m *model.Model) string {
 	if len(key) > 1 {
 		lines = append(lines, "PRIMARY KEY ("+quotedList(key)+")")
 	}
-	return "CREATE TABLE " + quotedTable(m) + " (\n  " + strings.Join(lines, ",\n  ") + "\n);"
+	return "CREATE TABLE " + quotedTable(e, m) + " (\n  " + strings.Join(lines, ",\n  ") + "\n);"
 }
 
 // stored are the fields that have columns, each column once: _id first, and in an archive deletedAt before the other times
@@ -233,7 +233,7 @@ func createIndexes(e Engine, m *model.Model) []string {
 
 // createIndex writes one index. It is "" when a key is no column, such as a path into an object.
 func createIndex(e Engine, m *model.Model, x model.Index) (text, name string) {
-	_, table := tableOf(m)
+	_, table := tableOf(e, m)
 	name = "idx_" + table
 	var keys []string
 	for _, k := range x.Keys {
@@ -249,7 +249,7 @@ func createIndex(e Engine, m *model.Model, x model.Index) (text, name string) {
 		unique = "UNIQUE "
 	}
 	name = indexName(e, name)
-	return fmt.Sprintf("CREATE %sINDEX %s ON %s (%s);", unique, quote(name), quotedTable(m), strings.Join(keys, ", ")), name
+	return fmt.Sprintf("CREATE %sINDEX %s ON %s (%s);", unique, quote(name), quotedTable(e, m), strings.Join(keys, ", ")), name
 }
 
 // indexDirection is the order of one column of an index. Nulls come first ascending and last descending, as every query

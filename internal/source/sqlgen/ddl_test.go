@@ -110,6 +110,7 @@ const everything = `[
 	{"name":"Film","table":"film","key":["film_id"],"archive":false,"timestamps":false,"collation":"source",
 		"fields":{"_id":{"type":"int","column":"film_id"},"title":{"type":"string","required":true},"year":{"type":"int","column":"release year"}},
 		"indexes":[{"keys":{"title":1,"year":-1}}]},
+	{"name":"Box","table":"hold.box","key":["id"],"fields":{"_id":{"type":"uuid","column":"id"},"size":"int"},"indexes":[{"keys":{"size":1}}]},
 	{"name":"Cast","table":"film_actor","key":["film_id","actor_id"],"archive":false,"timestamps":false,
 		"fields":{"film_id":{"type":"int","required":true},"actor_id":{"type":"int","required":true},"part":"string"},
 		"relations":{"film":{"model":"Film","type":"one","localField":"film_id","foreignField":"_id"}}}
@@ -190,7 +191,7 @@ func TestCreatedDatabaseIsClean(t *testing.T) {
 				if len(tables) != len(models)+1 {
 					t.Errorf("%d tables for %d models and the table for keys", len(tables), len(models))
 				}
-				find := func(m *model.Model) *plan.Table { return introspect.Find(m, tables, string(engine)) }
+				find := func(m *model.Model) *plan.Table { return introspect.Find(m, tables) }
 				if more, err := sqlgen.Migrate(engine, models, find); err != nil || len(more) > 0 {
 					t.Errorf("a migration of it: %q, %v", more, err)
 				}
@@ -283,7 +284,7 @@ func TestMigration(t *testing.T) {
 			tables := tt.run(t, append(sqlgen.DDL(tt.engine, registered(t, before)),
 				`INSERT INTO courses ("_id", title, seats, "__present") VALUES ('a', 'Knots', 3, ',seats,title,')`))
 			models := registered(t, after)
-			find := func(m *model.Model) *plan.Table { return introspect.Find(m, tables, string(tt.engine)) }
+			find := func(m *model.Model) *plan.Table { return introspect.Find(m, tables) }
 			statements, err := sqlgen.Migrate(tt.engine, models, find)
 			if err != nil {
 				t.Fatal(err)

@@ -55,7 +55,7 @@ func migrateTable(e Engine, m *model.Model, t *plan.Table) (out, problems []stri
 	for _, f := range stored(m) {
 		c := columnOf(e, t, f.Column)
 		if c == nil {
-			out = append(out, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s;", quotedTable(m), quote(f.Column), columnType(e, m, f)))
+			out = append(out, fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s;", quotedTable(e, m), quote(f.Column), columnType(e, m, f)))
 			continue
 		}
 		statement, problem := widen(e, m, f, c)
@@ -114,7 +114,7 @@ func widen(e Engine, m *model.Model, f *model.Field, c *plan.Column) (statement,
 	case holds(e, have, want):
 		return "", ""
 	case e == EnginePostgres && slices.Contains(wider[have], want):
-		return fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s TYPE %s;", quotedTable(m), quote(c.Name), columnType(e, m, f)), ""
+		return fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s TYPE %s;", quotedTable(e, m), quote(c.Name), columnType(e, m, f)), ""
 	}
 	return "", fmt.Sprintf("the column %s is %s (%s), and cannot become %s by an addition", c.Name, c.Native, have, f.Type)
 }

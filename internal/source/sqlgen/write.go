@@ -135,6 +135,7 @@ func (g Generator) Insert(m *model.Model, row plan.Row) (Selection, error) {
 // returning reads all fields of the rows that a statement wrote.
 func (b *builder) returning(p place, text string) (Selection, error) {
 	c := newColumns(p.Model)
+	p.as = "" // SQLite knows no alias after RETURNING
 	b.read(c, p, p.Model.Fields)
 	return b.selected(c, text+" RETURNING "+c.text())
 }

@@ -221,10 +221,13 @@ func refusal(err error) error {
 	case codeForeign:
 		r.Kind = "foreign"
 	}
-	_, words, found := strings.Cut(err.Error(), "constraint failed: ")
-	if !found {
+	// The driver's words may stand before SQLite's own: "constraint failed: UNIQUE constraint failed: users.email (2067)".
+	const before = "constraint failed: "
+	at := strings.LastIndex(err.Error(), before)
+	if at < 0 {
 		return r
 	}
+	words := err.Error()[at+len(before):]
 	if i := strings.LastIndex(words, " ("); i >= 0 {
 		words = words[:i]
 	}

@@ -129,12 +129,9 @@ func output(op model.AggOp, f *Field) model.Type {
 
 // indexes writes the index of a model.
 func (m *Model) indexes() canonjson.Value {
-	if len(m.Index) == 0 {
+	if m.Index == "" {
 		return canonjson.Array()
 	}
-	var keys []canonjson.Member
-	for _, name := range m.Index {
-		keys = append(keys, canonjson.M(name, canonjson.Int(1)))
-	}
-	return canonjson.Array(canonjson.Object(canonjson.M("keys", canonjson.Object(keys...))))
+	keys := canonjson.Object(canonjson.M(m.Index, canonjson.Int(1)))
+	return canonjson.Array(canonjson.Object(canonjson.M("keys", keys)))
 }

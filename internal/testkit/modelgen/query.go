@@ -40,10 +40,10 @@ func Wanted() []string {
 	for _, s := range strings.Fields("field agg via array kid group") {
 		all = append(all, "sort "+s)
 	}
-	for _, p := range strings.Fields("exists short long not filter kid") {
+	for _, p := range strings.Fields("exists short long not filter") {
 		all = append(all, "predicate "+p)
 	}
-	return append(all, "group keys", "group none", "group via", "having", "relation one", "relation many", "relation self", "relation composite", "depth 2", "depth 3", "sub-fields")
+	return append(all, "condition kid", "group keys", "group none", "group via", "having", "relation one", "relation many", "relation self", "relation composite", "depth 2", "depth 3", "sub-fields")
 }
 
 // Query is one query.
@@ -74,7 +74,7 @@ type Generator struct {
 }
 
 // Next makes a query.
-func (g *Generator) Next() Query { return g.next(30) }
+func (g *Generator) Next() Query { return g.next(35) }
 
 // Plain makes a query that is Plain.
 func (g *Generator) Plain() Query { return g.next(0) }
@@ -136,7 +136,7 @@ func (g *Generator) block(m *Model, depth int) string {
 	if g.chance(65) {
 		condition = g.condition(m, 2, !g.plain)
 		if depth > 0 {
-			g.use("op in a relation")
+			g.use("condition kid")
 		}
 	}
 	items, related := g.selection(m, depth)
@@ -156,7 +156,11 @@ func (g *Generator) block(m *Model, depth int) string {
 
 // cut chooses a window.
 func (g *Generator) cut(place string) (skip, limit canonjson.Value) {
-	if g.plain || !g.chance(40) {
+	p := 40
+	if place == "group" {
+		p = 60
+	}
+	if g.plain || !g.chance(p) {
 		return
 	}
 	kind := g.least("window "+place+" ", "skip", "limit", "skip+limit")

@@ -45,8 +45,7 @@ type Model struct {
 	Fields      []*Field // all but ID, those of a composite key included
 	Relations   []*Relation
 	Columns     []*Column
-	Unique      []string // fields of a unique index
-	Index       []string // fields of an ordinary index
+	Index       string // the field of an index; "" for none
 }
 
 // Field is one stored field.
@@ -140,7 +139,7 @@ func (w *World) model(name, table string, ordinary, composite bool) *Model {
 		m.Fields = append(m.Fields, w.jsonFields(ordinary)...)
 	}
 	if w.chance(50) {
-		m.Index = []string{m.Fields[len(m.Keys)].Name}
+		m.Index = pick(w.rand, m.Fields[len(m.Keys):len(m.Keys)+3]).Name
 	}
 	return m
 }
