@@ -17,6 +17,7 @@ build: ## the static binary
 	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o $(BIN) ./cmd/tabellion
 
 run: build ## serve the example on loopback
+	$(GO) run ./examples/harbourline/seed examples/harbourline/data/ferries.db
 	$(BIN) serve --config examples/harbourline/tabellion.yaml
 
 quick: ## unit tests without servers and long suites, under two minutes

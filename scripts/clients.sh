@@ -25,6 +25,7 @@ CGO_ENABLED=0 go build -o "$work/sdkclient" ./internal/testkit/sdkclient
 port() { "$node" -e 'const s=require("net").createServer().listen(0,"127.0.0.1",()=>{console.log(s.address().port);s.close()})'; }
 cp -r examples/harbourline "$work/harbourline"
 rm -rf "$work/harbourline/data"
+go run ./examples/harbourline/seed "$work/harbourline/data/ferries.db"
 "$work/tabellion" serve --config "$work/harbourline/tabellion.yaml" --listen "127.0.0.1:$(port)" --ops "127.0.0.1:$(port)" 2>"$work/printed" &
 server=$!
 for _ in $(seq 100); do grep -q mcpServers "$work/printed" && break; sleep 0.1; done

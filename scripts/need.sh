@@ -5,6 +5,10 @@ set -euo pipefail
 declare -A package=([strace]=strace [node]=nodejs [npm]=npm [git]=git)
 missing=()
 for tool in "$@"; do
+  if [ "$tool" = postgresql ]; then # its programs are not in the path of Debian
+    command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing+=(postgresql)
+    continue
+  fi
   command -v "$tool" >/dev/null || missing+=("${package[$tool]:-$tool}")
 done
 [ ${#missing[@]} -eq 0 ] && exit 0

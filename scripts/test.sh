@@ -4,7 +4,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export CGO_ENABLED=0
-scripts/need.sh node npm strace || exit 2
+scripts/need.sh node npm strace postgresql || exit 2
 passed=0 failed=0 notrun=0 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 

@@ -45,8 +45,12 @@ func TestREADMEWalk(t *testing.T) {
 		t.Skip("builds and starts the program: run by make test")
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"examples/harbourline/tabellion.yaml", "LICENSE"} {
+	for _, name := range []string{"examples/harbourline/tabellion.yaml", "examples/harbourline/models/ferries.json", "LICENSE"} {
 		copyFile(t, filepath.Join("../..", name), filepath.Join(dir, name))
+	}
+	seed := exec.CommandContext(t.Context(), "go", "run", "../../examples/harbourline/seed", filepath.Join(dir, "examples/harbourline/data/ferries.db"))
+	if out, err := seed.CombinedOutput(); err != nil {
+		t.Fatalf("make the ferry database: %v\n%s", err, out)
 	}
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bin", "tabellion"), ".")
 	if out, err := build.CombinedOutput(); err != nil {

@@ -38,8 +38,10 @@ type Config struct {
 	KeepKeys time.Duration
 }
 
-// Functions are the implementations of computed columns, by fnRef or by Model.column. A document is what JSON decodes to,
-// with integers as int64 and other numbers as float64.
+// Functions are the implementations of computed columns, by Model.column or by fnRef. A document holds what the column
+// depends on, as JSON decodes it, but that numbers of int, long and date fields are int64 and those of others float64; a
+// missing field has no key. A function over all rows writes its value into each row under the column's name. One that fails
+// or panics is an error that names the column; its words go to the log.
 type Functions struct {
 	Row  map[string]func(doc map[string]any) (any, error)
 	Rows map[string]func(ctx context.Context, rows []map[string]any, who *model.Context) error

@@ -99,7 +99,7 @@ func TestCountsTellOfOwnRowsOnly(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p place) {
 		w := own(t, p, `[
 			{"name":"Team","timestamps":false,"fields":{"_id":"string"},"relations":{"people":{"model":"Person","foreignField":"teamId"}},"computes":{"size":{"type":"int","agg":{"$count":"people"}}}},
-			{"name":"Person","timestamps":false,"read":["staff","creator"],"fields":{"_id":"string","teamId":"string","email":"string","createdBy":"string"}}]`, engine.Config{})
+			{"name":"Person","timestamps":false,"read":["staff","creator"],"write":["staff","creator"],"fields":{"_id":"string","teamId":"string","email":"string","createdBy":"string"}}]`, engine.Config{})
 		w.insert(t, "Team", `[{"_id":"t"}]`)
 		w.insert(t, "Person", `[{"_id":"p1","teamId":"t","email":"me@example.org","createdBy":"u1"},{"_id":"p2","teamId":"t","email":"kim@example.org","createdBy":"u2"},{"_id":"p3","teamId":"t","email":"lee@example.org","createdBy":"u3"}]`)
 		mine, ctx := as(user("u1", "member")), t.Context()
@@ -117,6 +117,16 @@ func TestCountsTellOfOwnRowsOnly(t *testing.T) {
 			}
 			if n, err := w.engine.Count(ctx, mine, "Person", condition); err != nil || (n == 1) != want {
 				t.Errorf("count %s: %d %v", email, n, err)
+			}
+		}
+		for _, condition := range []string{`{"email":"kim@example.org"}`, `{"_id":"p2","email":{"$gt":"a"}}`, `{"email":"nobody@example.org"}`} {
+			got, err := w.engine.Update(ctx, mine, "Person", parse(t, condition), parse(t, `{"teamId":"x"}`), canonjson.Value{})
+			if err != nil || got.Kind() != canonjson.KindNull {
+				t.Errorf("update %s: %v %v", condition, got, err)
+			}
+			removed, err := w.engine.Remove(ctx, mine, "Person", parse(t, condition), canonjson.Value{}, true)
+			if err != nil || removed != (engine.Removed{}) {
+				t.Errorf("remove %s: %v %v", condition, removed, err)
 			}
 		}
 		for rows, more := range map[string]bool{"Person($limit:@l){ _id }": false, "Person{ _id }": false} {

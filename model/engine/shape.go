@@ -29,12 +29,12 @@ func (s *shaper) rows(b *plan.Block, rows []plan.ReadRow) ([]canonjson.Value, er
 	if err != nil {
 		return nil, err
 	}
-	at := columns(b)
+	id, cells := cellsOf(b)
 	out := make([]canonjson.Value, len(rows))
 	for i, row := range rows {
 		members := make([]canonjson.Member, 0, len(b.Shape.Items)+1)
 		if b.Shape.ID {
-			members = append(members, canonjson.M("_id", row.Cells[at[b.Model.ID()]]))
+			members = append(members, canonjson.M("_id", row.Cells[id]))
 		}
 		for n, item := range b.Shape.Items {
 			var v canonjson.Value
@@ -42,9 +42,9 @@ func (s *shaper) rows(b *plan.Block, rows []plan.ReadRow) ([]canonjson.Value, er
 			case item.Kid != nil:
 				v = kids[*item.Kid][i]
 			case item.Field != nil:
-				v = shownField(item, row.Cells[at[item.Field]])
+				v = shownField(item, row.Cells[cells[n]])
 			case item.Compute.Agg != nil:
-				v = orNull(row.Cells[len(b.Columns)+item.Agg])
+				v = orNull(row.Cells[cells[n]])
 			default:
 				v = computed[n][i]
 			}
@@ -53,6 +53,20 @@ func (s *shaper) rows(b *plan.Block, rows []plan.ReadRow) ([]canonjson.Value, er
 		out[i] = canonjson.Object(members...)
 	}
 	return out, nil
+}
+
+// cellsOf tells where in a row the _id lies, and the field or aggregate of each item.
+func cellsOf(b *plan.Block) (id int, cells []int) {
+	at := columns(b)
+	cells = make([]int, len(b.Shape.Items))
+	for n, item := range b.Shape.Items {
+		if item.Field != nil {
+			cells[n] = at[item.Field]
+		} else {
+			cells[n] = len(b.Columns) + item.Agg
+		}
+	}
+	return at[b.Model.ID()], cells
 }
 
 // columns tells where each field lies in a row.
@@ -123,8 +137,9 @@ func (s *shaper) computed(b *plan.Block, rows []plan.ReadRow) (map[int][]canonjs
 			continue
 		}
 		out[n] = make([]canonjson.Value, len(rows))
+		document := documents(b, item.Compute)
 		for i, row := range rows {
-			v, err := s.e.computeRow(b.Model, item.Compute, document(b, row, item.Compute))
+			v, err := s.e.computeRow(b.Model, item.Compute, document(row))
 			if err != nil {
 				return nil, err
 			}
@@ -136,8 +151,9 @@ func (s *shaper) computed(b *plan.Block, rows []plan.ReadRow) (map[int][]canonjs
 			continue
 		}
 		docs := make([]map[string]any, len(rows))
+		document := documents(b, item.Compute)
 		for i, row := range rows {
-			docs[i] = document(b, row, item.Compute)
+			docs[i] = document(row)
 		}
 		values, err := s.e.computeRows(s.ctx, b.Model, item.Compute, docs, s.who)
 		if err != nil {
@@ -148,27 +164,37 @@ func (s *shaper) computed(b *plan.Block, rows []plan.ReadRow) (map[int][]canonjs
 	return out, nil
 }
 
-// document is what a function column sees of a row: the fields that it depends on with their declared defaults, and the
-// rows of relations that it depends on. A missing field has no key.
-func document(b *plan.Block, row plan.ReadRow, c *model.Compute) map[string]any {
-	doc := map[string]any{}
+// documents makes what a function column sees of a row: the fields that it depends on with their declared defaults, and
+// the rows of relations that it depends on. A missing field has no key.
+func documents(b *plan.Block, c *model.Compute) func(plan.ReadRow) map[string]any {
 	at := columns(b)
+	var parts []func(map[string]any, plan.ReadRow)
 	for _, d := range c.Depends {
 		if d.Field != "" {
-			put(doc, at, row, b.Model.Field(d.Field))
-			continue
+			f := b.Model.Field(d.Field)
+			parts = append(parts, func(doc map[string]any, row plan.ReadRow) { put(doc, at, row, f) })
+		} else if k := dependedKid(b, d.Relation); k >= 0 {
+			parts = append(parts, relatedDocuments(b.Kids[k], k, d))
 		}
-		k := dependedKid(b, d.Relation)
-		if k < 0 {
-			continue
+	}
+	return func(row plan.ReadRow) map[string]any {
+		doc := make(map[string]any, len(parts))
+		for _, part := range parts {
+			part(doc, row)
 		}
-		kid := b.Kids[k]
-		inside := columns(kid.Block)
+		return doc
+	}
+}
+
+// relatedDocuments puts the rows of a relation into a document: an array, or an object or nil.
+func relatedDocuments(kid *plan.Kid, k int, d model.Depend) func(map[string]any, plan.ReadRow) {
+	at := columns(kid.Block)
+	return func(doc map[string]any, row plan.ReadRow) {
 		related := make([]any, 0, len(row.Kids[k]))
 		for _, r := range row.Kids[k] {
-			one := map[string]any{}
+			one := make(map[string]any, len(d.Fields))
 			for _, name := range d.Fields {
-				put(one, inside, r, kid.Block.Model.Field(name))
+				put(one, at, r, kid.Block.Model.Field(name))
 			}
 			related = append(related, one)
 		}
@@ -181,7 +207,6 @@ func document(b *plan.Block, row plan.ReadRow, c *model.Compute) map[string]any 
 			doc[d.Relation] = nil
 		}
 	}
-	return doc
 }
 
 // put adds one field of a row to a document, when the row was read with it.

@@ -98,9 +98,7 @@ func kind(t model.Type) string {
 	switch {
 	case t.JSON() || t == "":
 		return ""
-	case t.Integer():
-		return "integer"
-	case t == model.Float || t == model.Double || t == model.Number:
+	case t.Numeric():
 		return "number"
 	}
 	return string(t)

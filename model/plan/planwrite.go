@@ -59,6 +59,7 @@ func (p *Planner) Update(name string, condition, data, expect canonjson.Value, w
 	if out.Where, err = wr.where(condition); err != nil {
 		return nil, err
 	}
+	wr.hide(out)
 	if out.Set, err = wr.changes(data); err != nil {
 		return nil, err
 	}
@@ -104,7 +105,9 @@ func (p *Planner) Remove(name string, condition, expect canonjson.Value, one boo
 	if out.Where, err = wr.where(condition); err != nil {
 		return nil, err
 	}
-	out.One = one || wr.namesRow(out.Where)
+	if out.One = one || wr.namesRow(out.Where); out.One {
+		wr.hide(out)
+	}
 	if out.Expect, err = wr.expect(expect); err != nil {
 		return nil, err
 	}
@@ -266,6 +269,14 @@ func (w *writer) namesRow(c Cond) bool {
 		}
 	}
 	return true
+}
+
+// hide makes rows outside the caller's look as if they were not there, unless the condition is nothing but an _id: that
+// such a row exists may be told (section 13.6), but what it holds may not be asked by other conditions.
+func (w *writer) hide(out *Write) {
+	if !w.namesRow(out.Where) {
+		out.Where, out.Scope = all(out.Where, out.Scope), nil
+	}
 }
 
 // keyFields are the stored fields of the primary key.

@@ -19,7 +19,7 @@ func decode(t model.Type, s string) (canonjson.Value, bool) {
 		return sqlexec.Text(s)
 	case model.Int, model.Long, model.Date:
 		n, err := strconv.ParseInt(s, 10, 64)
-		return sqlexec.Integer(n), err == nil
+		return canonjson.Exact(n), err == nil
 	case model.Float, model.Double:
 		f, err := strconv.ParseFloat(s, 64)
 		if err != nil {
@@ -48,7 +48,7 @@ func decode(t model.Type, s string) (canonjson.Value, bool) {
 // number reads a number of any native type: an integer keeps its digits.
 func number(s string) (canonjson.Value, bool) {
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return sqlexec.Integer(n), true
+		return canonjson.Exact(n), true
 	}
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {

@@ -57,7 +57,7 @@ func (e *engine) View(ctx context.Context, many bool, fn func(sqlexec.Conn) erro
 		err := fn(c)
 		return errors.Join(err, c.end(ctx, "ROLLBACK"))
 	})
-	return e.fault(ctx, err, false)
+	return e.fault(ctx, err)
 }
 
 // maxTries is how often a write is tried that the database broke off to make way for another.
@@ -72,10 +72,10 @@ func (e *engine) Update(ctx context.Context, fn func(sqlexec.Conn) error) error 
 	defer cancel()
 	for try := 1; ; try++ {
 		err := e.writers.AcquireFunc(ctx, func(pc *pgxpool.Conn) error {
-			return e.transact(ctx, &conn{pg: pc.Conn(), onSQL: e.config.OnSQL}, fn)
+			return e.transact(ctx, &conn{pg: pc.Conn(), onSQL: e.config.OnSQL, writing: true}, fn)
 		})
 		if code := codeOf(err); code != "40001" && code != "40P01" || try == maxTries || ctx.Err() != nil {
-			return e.fault(ctx, err, true)
+			return e.fault(ctx, err)
 		}
 		time.Sleep(time.Duration(rand.Int64N(int64(try) * int64(20*time.Millisecond))))
 	}
@@ -106,14 +106,14 @@ func codeOf(err error) string {
 }
 
 // fault says what an error means for a plan.
-func (e *engine) fault(ctx context.Context, err error, writing bool) error {
+func (e *engine) fault(ctx context.Context, err error) error {
 	var own *model.Error
 	if err == nil || known(err) || errors.As(err, &own) {
 		return err
 	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		return serverFault(pg, err, writing)
+		return serverFault(pg, err)
 	}
 	var network interface{ Timeout() bool }
 	var connect *pgconn.ConnectError
@@ -137,7 +137,7 @@ func known(err error) bool {
 var refusals = map[string]string{"23502": "required", "23503": "foreign", "23505": "unique", "23514": "check", "23P01": "unique", "23001": "foreign"}
 
 // serverFault says what an error of the server means (postgresql.org/docs/current/errcodes-appendix.html).
-func serverFault(pg *pgconn.PgError, err error, writing bool) error {
+func serverFault(pg *pgconn.PgError, err error) error {
 	if kind, ok := refusals[pg.Code]; ok {
 		r := &sqlexec.Refusal{Kind: kind, Table: pg.TableName, Constraint: pg.ConstraintName, Cause: err}
 		if pg.ColumnName != "" {
@@ -150,8 +150,6 @@ func serverFault(pg *pgconn.PgError, err error, writing bool) error {
 		return fmt.Errorf("%w: %w", plan.ErrBusy, err)
 	case class == "08", class == "28", class == "53", class == "57", class == "3D":
 		return fmt.Errorf("%w: %w", plan.ErrUnavailable, err)
-	case pg.Code == "22003" && !writing:
-		return fmt.Errorf("%w: %w", sqlexec.ErrOverflow, err)
 	case class == "22":
 		return misfit(pg).Wrap(err)
 	}
@@ -171,9 +169,10 @@ func misfit(pg *pgconn.PgError) *model.Error {
 
 // conn is one connection.
 type conn struct {
-	pg    *pgx.Conn
-	onSQL func(string, int)
-	cells []any
+	pg      *pgx.Conn
+	onSQL   func(string, int)
+	writing bool
+	cells   []any
 }
 
 // endPatience bounds the end of a transaction, which the caller's context does not interrupt.
@@ -207,7 +206,7 @@ func arguments(s sqlgen.Statement) []any {
 // Exec runs a statement to its end.
 func (c *conn) Exec(ctx context.Context, s sqlgen.Statement) (int64, error) {
 	c.onSQL(s.Text, len(s.Args))
-	tag, err := c.pg.Exec(ctx, s.Text, arguments(s)...)
+	tag, err := c.pg.Exec(ctx, s.Text, s.Args...)
 	return tag.RowsAffected(), err
 }
 
@@ -234,6 +233,10 @@ func (c *conn) Query(ctx context.Context, s sqlgen.Statement, each func(cells []
 		} else if err != nil {
 			return err
 		}
+	}
+	rows.Close()
+	if err := rows.Err(); codeOf(err) == "22003" && !c.writing {
+		return fmt.Errorf("%w: %w", sqlexec.ErrOverflow, err)
 	}
 	return rows.Err()
 }

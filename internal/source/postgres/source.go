@@ -136,13 +136,13 @@ func (s *Source) Bind(ctx context.Context, models []*model.Model) ([]string, err
 // Tables describes the database.
 func (s *Source) Tables(ctx context.Context) ([]plan.Table, error) {
 	tables, err := inspect.Postgres(ctx, s.engine.readers)
-	return tables, s.engine.fault(ctx, err, false)
+	return tables, s.engine.fault(ctx, err)
 }
 
 // Rights says what the roles can do.
 func (s *Source) Rights(ctx context.Context) (plan.RoleReport, error) {
 	report, err := inspect.PostgresRights(ctx, s.engine.readers, s.engine.writers)
-	return report, s.engine.fault(ctx, err, false)
+	return report, s.engine.fault(ctx, err)
 }
 
 // Features say what the source can do.

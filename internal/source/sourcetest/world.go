@@ -138,10 +138,13 @@ func (w *world) start(o Options) []string {
 			onSQL(text, args)
 		}
 	}
-	w.source = w.place.Open(w.t, o)
+	source := w.place.Open(w.t, o)
+	w.source = source
 	w.t.Cleanup(func() {
-		if err := w.source.Close(); err != nil {
-			w.t.Error(err)
+		for range 2 { // closing twice does no harm
+			if err := source.Close(); err != nil {
+				w.t.Error(err)
+			}
 		}
 	})
 	problems, err := w.source.Bind(w.t.Context(), w.registry.List())

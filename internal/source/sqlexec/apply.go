@@ -285,11 +285,21 @@ func (wr *writer) one(w *plan.Write, where plan.Cond, limit int64) (*chosen, err
 		if current.IsAbsent() {
 			current = canonjson.Null()
 		}
-		if !current.Equal(w.Expect) {
+		if !same(current, w.Expect) {
 			return nil, &plan.VersionError{Current: current}
 		}
 	}
 	return &rows[0], nil
+}
+
+// same compares two values; integers by all their digits.
+func same(a, b canonjson.Value) bool {
+	m, ok := parseInteger(a)
+	n, ok2 := parseInteger(b)
+	if ok && ok2 {
+		return m == n
+	}
+	return a.Equal(b)
 }
 
 // needed are the fields whose stored values decide or are added to, and the place of the version among them (-1: it is

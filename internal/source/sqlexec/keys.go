@@ -102,9 +102,9 @@ func encodeApplied(a *plan.Applied) string {
 	}
 	return string(canonjson.Object(
 		canonjson.M("rows", canonjson.Array(rows...)),
-		canonjson.M("modified", Integer(a.Modified)),
-		canonjson.M("deleted", Integer(a.Deleted)),
-		canonjson.M("archived", Integer(a.Archived)),
+		canonjson.M("modified", canonjson.Exact(a.Modified)),
+		canonjson.M("deleted", canonjson.Exact(a.Deleted)),
+		canonjson.M("archived", canonjson.Exact(a.Archived)),
 	).AppendJSON(nil))
 }
 

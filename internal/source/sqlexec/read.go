@@ -39,6 +39,10 @@ func (x *Executor) Read(ctx context.Context, q *plan.Query) (*plan.Rows, error) 
 		out = &r.out
 		return r.run()
 	})
+	var told *model.Error
+	if errors.Is(err, ErrOverflow) && !errors.As(err, &told) { // in a predicate, or where groups are compared
+		err = beyond("").Wrap(err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func add(t model.Type, x, y canonjson.Value) (canonjson.Value, bool) {
 	if ok1 && ok2 && (t.Integer() || t == model.Number) {
 		z := m + n
 		if (z > m) == (n > 0) {
-			return Integer(z), true
+			return canonjson.Exact(z), true
 		}
 		return canonjson.Value{}, false
 	}

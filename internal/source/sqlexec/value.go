@@ -11,14 +11,6 @@ import (
 	"github.com/tabellion-mcp/tabellion/model"
 )
 
-// Integer is an integer as a JSON number with all its digits.
-func Integer(n int64) canonjson.Value {
-	if n > -1<<53 && n < 1<<53 {
-		return canonjson.Int(n)
-	}
-	return canonjson.RawString(strconv.FormatInt(n, 10))
-}
-
 // Float is a number of binary64; false for NaN and the infinities.
 func Float(f float64) (canonjson.Value, bool) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {

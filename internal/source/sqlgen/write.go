@@ -2,7 +2,6 @@ package sqlgen
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
@@ -212,7 +211,7 @@ func (g Generator) Archive(m, archive *model.Model, keys []Tuple, now int64) (St
 		case own != nil && p.Column(own) != nil:
 			names, values = append(names, quote(c.Name)), append(values, p.name(p.Column(own).Name))
 		case f.Name == deletedAt:
-			names, values = append(names, quote(c.Name)), append(values, b.content(to, f, int64Value(now)))
+			names, values = append(names, quote(c.Name)), append(values, b.content(to, f, canonjson.Exact(now)))
 		}
 	}
 	if to.Present {
@@ -306,6 +305,3 @@ func ByMatch(match []plan.FieldValue) plan.Cond {
 	}
 	return conds
 }
-
-// int64Value is an integer as a JSON number with all digits.
-func int64Value(n int64) canonjson.Value { return canonjson.RawString(strconv.FormatInt(n, 10)) }

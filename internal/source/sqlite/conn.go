@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 
 	"modernc.org/libc"
-	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/tabellion-mcp/tabellion/internal/source/sqlexec"
@@ -43,7 +43,7 @@ type stmt struct {
 
 // dial opens a connection.
 func dial(dsn string, onSQL func(string, int)) (*conn, error) {
-	raw, err := new(sqlite.Driver).Open(dsn)
+	raw, err := own.Open(dsn)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,16 @@ func (c *conn) Exec(ctx context.Context, s sqlgen.Statement) (int64, error) {
 }
 
 // Query hands rows to each.
-func (c *conn) Query(ctx context.Context, s sqlgen.Statement, each func(cells []any) error) (err error) {
+func (c *conn) Query(ctx context.Context, s sqlgen.Statement, each func(cells []any) error) error {
+	err := c.query(ctx, s, each)
+	if primary(err) == codeError && strings.Contains(err.Error(), "integer overflow") {
+		return fmt.Errorf("%w: %w", sqlexec.ErrOverflow, err)
+	}
+	return err
+}
+
+// query runs a statement.
+func (c *conn) query(ctx context.Context, s sqlgen.Statement, each func(cells []any) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -201,8 +210,11 @@ func (c *conn) Query(ctx context.Context, s sqlgen.Statement, each func(cells []
 	}
 }
 
-// close ends the statements and the connection.
+// close ends the statements and the connection. Nil is a connection that was never opened.
 func (c *conn) close() error {
+	if c == nil {
+		return nil
+	}
 	c.forget()
 	return c.raw.Close()
 }

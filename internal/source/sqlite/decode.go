@@ -32,7 +32,7 @@ func decode(c *sqlgen.Cell, cell driver.Value) (canonjson.Value, bool) {
 func decodeInteger(t model.Type, n int64) (canonjson.Value, bool) {
 	switch t {
 	case model.Int, model.Long, model.Date, model.Number, model.Any:
-		return sqlexec.Integer(n), true
+		return canonjson.Exact(n), true
 	case model.Float, model.Double:
 		return canonjson.Float(float64(n)), true
 	case model.Boolean:

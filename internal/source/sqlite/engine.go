@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"modernc.org/sqlite"
@@ -25,12 +26,14 @@ type engine struct {
 
 	readers chan *conn // idle ones; nil stands for one that is not open yet
 	writer  chan *conn // the one, when it is idle
+	once    sync.Once
+	closed  chan struct{}
 }
 
 // Parameters of connections. _dqs=0 makes "name" a name and nothing else.
 const (
 	readParameters  = "mode=ro&_dqs=0&_error_rc=1&_defensive=1&_pragma=trusted_schema(0)&_query_only=1"
-	writeParameters = "mode=rw&_dqs=0&_error_rc=1&_pragma=foreign_keys(1)"
+	writeParameters = "mode=rw&_dqs=0&_error_rc=1&_defensive=1&_pragma=trusted_schema(0)&_pragma=foreign_keys(1)"
 )
 
 // open checks the configuration; connections are opened when they are needed.
@@ -38,7 +41,7 @@ func open(config Config) (*engine, error) {
 	if err := register(); err != nil {
 		return nil, err
 	}
-	e := &engine{config: config, readers: make(chan *conn, config.Readers), writer: make(chan *conn, 1)}
+	e := &engine{config: config, readers: make(chan *conn, config.Readers), writer: make(chan *conn, 1), closed: make(chan struct{})}
 	busy := fmt.Sprintf("&_busy_timeout=%d", config.LockTimeout.Milliseconds())
 	var err error
 	if e.readDSN, err = dsn(config.Read, readParameters+busy); err != nil {
@@ -60,6 +63,8 @@ func (e *engine) borrow(ctx context.Context, pool chan *conn, dsn string) (*conn
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	case <-e.closed:
+		return nil, fmt.Errorf("%w: the source is closed", plan.ErrUnavailable)
 	case c := <-pool:
 		if c != nil {
 			return c, nil
@@ -192,10 +197,6 @@ func (e *engine) fault(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w", plan.ErrUnavailable, err)
 	case codeConstraint, codeMismatch:
 		return refusal(err)
-	case codeError:
-		if strings.Contains(err.Error(), "integer overflow") {
-			return fmt.Errorf("%w: %w", sqlexec.ErrOverflow, err)
-		}
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", plan.ErrBusy, err)
@@ -243,18 +244,17 @@ func refusal(err error) error {
 	return r
 }
 
-// close waits for all connections and ends them.
+// close waits for all connections and ends them. Afterwards every call is refused.
 func (e *engine) close() error {
-	var errs []error
-	for range cap(e.readers) {
-		if c := <-e.readers; c != nil {
-			errs = append(errs, c.close())
+	var err error
+	e.once.Do(func() {
+		close(e.closed)
+		for range cap(e.readers) {
+			err = errors.Join(err, (<-e.readers).close())
 		}
-	}
-	if c := <-e.writer; c != nil {
-		errs = append(errs, c.close())
-	}
-	return errors.Join(errs...)
+		err = errors.Join(err, (<-e.writer).close())
+	})
+	return err
 }
 
 // Decode reads a cell.

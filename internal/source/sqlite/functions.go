@@ -14,23 +14,25 @@ import (
 	"github.com/tabellion-mcp/tabellion/internal/source/sqlgen"
 )
 
-// register makes the functions and collations of statements known to the driver, once a process. Other databases of the
-// process get them too and do not use them: their names are our own.
+// own is the driver of sources. What is registered on it reaches no other database of the process.
+var own = new(sqlite.Driver)
+
+// register makes the functions and collations of statements known to the driver, once a process.
 var register = sync.OnceValue(func() error {
 	for name, compare := range map[string]func(a, b string) int{
 		sqlgen.TimeCollation:    compareTimes,
 		sqlgen.DayCollation:     compareDays,
 		sqlgen.DecimalCollation: compareDecimals,
 	} {
-		if err := sqlite.RegisterCollationUtf8(name, compare); err != nil {
+		if err := own.RegisterCollationUtf8(name, compare); err != nil {
 			return err
 		}
 	}
-	err := sqlite.RegisterDeterministicScalarFunction(sqlgen.RegexFunction, 2, matches)
+	err := own.RegisterDeterministicScalarFunction(sqlgen.RegexFunction, 2, matches)
 	if err != nil {
 		return err
 	}
-	return sqlite.RegisterFunction(sqlgen.SumFunction, &sqlite.FunctionImpl{
+	return own.RegisterFunction(sqlgen.SumFunction, &sqlite.FunctionImpl{
 		NArgs: 1, Deterministic: true,
 		MakeAggregate: func(sqlite.FunctionContext) (sqlite.AggregateFunction, error) { return &decimalSum{}, nil },
 	})
