@@ -95,6 +95,10 @@ func (c *checker) model(m *model.Model) {
 	if m.ArchiveOf != nil {
 		return
 	}
+	if m.Table == "" && len(m.Key) == 0 && !m.ReadOnly() && columnOf(t, presentColumn) == nil {
+		c.add(Warning, m, "", "name the table with table instead of collection if that is meant",
+			"%s has no column %s, so a field that is null and one that is missing are the same", t, presentColumn)
+	}
 	c.indexes(m, t)
 	for _, r := range m.Relations {
 		c.relation(m, r)

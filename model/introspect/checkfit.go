@@ -179,8 +179,8 @@ func (c *checker) relation(m *model.Model, r *model.Relation) {
 			c.add(Error, m, r.Name, "correct foreignField", "%s has no field %s", target.Name, r.Foreign[i])
 		case local.Column == "" || foreign.Column == "":
 			c.add(Error, m, r.Name, "join by the fields of the key", "_id of a key of several columns cannot be joined by")
-		case kind(local.Type) != kind(foreign.Type) && local.Type != model.Array:
-			c.add(Error, m, r.Name, "give both fields the same type", "%s is %s and %s.%s is %s, which are never equal",
+		case local.Type != model.Array && (kind(local.Type) == "" || kind(local.Type) != kind(foreign.Type)):
+			c.add(Error, m, r.Name, "give both fields the same type", "%s is %s and %s.%s is %s, which cannot be joined",
 				local.Name, local.Type, target.Name, foreign.Name, foreign.Type)
 		}
 	}

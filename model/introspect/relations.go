@@ -93,12 +93,12 @@ func pair(e, target *entity, f plan.ForeignKey) (local, foreign []string, why st
 	return local, foreign, ""
 }
 
-// kind puts types together whose values can be equal. "" is for types that cannot be joined by.
+// kind puts types together whose values a source can join by. "" is for types that cannot be joined by at all.
 func kind(t model.Type) string {
 	switch {
 	case t.JSON() || t == "":
 		return ""
-	case t.Numeric():
+	case t.Numeric() && t != model.Decimal:
 		return "number"
 	}
 	return string(t)

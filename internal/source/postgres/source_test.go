@@ -44,11 +44,7 @@ func placeAt(t *testing.T, cluster *pgcluster.Cluster, url string) sourcetest.Pl
 		Query: func(t *testing.T, text string) [][]string { t.Helper(); return query(t, url, text) },
 		Plan: func(t *testing.T, s sourcetest.Sent) string {
 			t.Helper()
-			var lines []string
-			for _, row := range query(t, url, "EXPLAIN (GENERIC_PLAN) "+s.Text) {
-				lines = append(lines, row[0])
-			}
-			return strings.Join(lines, "\n")
+			return explain(t, url, s)
 		},
 	}
 }
@@ -83,4 +79,28 @@ func query(t *testing.T, url, text string) [][]string {
 		t.Fatalf("%v in %s", err, text)
 	}
 	return out
+}
+
+// explain gives the plan of a statement for any arguments.
+func explain(t *testing.T, url string, s sourcetest.Sent) string {
+	t.Helper()
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	execute := "EXPLAIN EXECUTE q"
+	if s.Args > 0 {
+		execute += "(NULL" + strings.Repeat(", NULL", s.Args-1) + ")"
+	}
+	results, err := conn.PgConn().Exec(ctx, "SET plan_cache_mode = force_generic_plan; PREPARE q AS "+s.Text+"; "+execute).ReadAll()
+	if err != nil {
+		t.Fatalf("%v in %s", err, s.Text)
+	}
+	var lines []string
+	for _, row := range results[len(results)-1].Rows {
+		lines = append(lines, string(row[0]))
+	}
+	return strings.Join(lines, "\n")
 }

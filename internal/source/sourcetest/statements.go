@@ -112,6 +112,7 @@ func testPlans(t *testing.T, p Place) {
 				continue
 			}
 			how := p.Plan(t, s)
+			t.Logf("%s\n%s\n%s", name, s.Text, how)
 			if scansTable(p.Engine, how, table) {
 				t.Errorf("%s reads all of %s:\n%s\n%s", name, table, s.Text, how)
 			}

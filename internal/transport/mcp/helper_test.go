@@ -138,6 +138,8 @@ func (r *rig) operations() []*catalog.Operation {
 	fail.Errors = fault.PersistenceDialect
 	plainFail := *fail
 	plainFail.Name, plainFail.Errors = "plain_fail", fault.PlainDialect
+	modelsFail := *fail
+	modelsFail.Name, modelsFail.Errors = "models_fail", fault.ModelsDialect
 	slow := operation(catalog.Persistence, "persistence.slow", anyObject, func(ctx context.Context, _ *catalog.Call) (catalog.Result, error) {
 		r.entered <- struct{}{}
 		<-ctx.Done()
@@ -210,7 +212,7 @@ func (r *rig) operations() []*catalog.Operation {
 		return catalog.Result{Value: canonjson.Object()}, nil
 	})
 	change.Publish.Notifies = true
-	return []*catalog.Operation{steps, echo, ask, fail, &plainFail, slow, panics, documents, prompt, header, hidden, change}
+	return []*catalog.Operation{steps, echo, ask, fail, &plainFail, &modelsFail, slow, panics, documents, prompt, header, hidden, change}
 }
 
 // reply is an HTTP answer.

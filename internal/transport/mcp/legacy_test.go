@@ -286,7 +286,7 @@ func overLines(t *testing.T, r *rig) sdk.Transport {
 func drive(t *testing.T, s *sdk.ClientSession) {
 	ctx := t.Context()
 	tools, err := s.ListTools(ctx, nil)
-	if err != nil || len(tools.Tools) != 9 || tools.Tools[0].Name != "persistence.steps" {
+	if err != nil || len(tools.Tools) != 10 || tools.Tools[0].Name != "persistence.steps" {
 		t.Fatalf("tools: %v, %v", tools, err)
 	}
 	res, err := s.CallTool(ctx, &sdk.CallToolParams{Name: "persistence.echo", Arguments: map[string]any{"a": 1}})
@@ -355,7 +355,7 @@ func TestSessionNotify(t *testing.T) {
 	if got := <-updated; got != "list" {
 		t.Errorf("got %s", got)
 	}
-	if list, err := s.ListTools(t.Context(), nil); err != nil || len(list.Tools) != 9 {
+	if list, err := s.ListTools(t.Context(), nil); err != nil || len(list.Tools) != 10 {
 		t.Errorf("tools: %v, %v", list, err)
 	}
 }

@@ -490,7 +490,7 @@ func TestLists(t *testing.T) {
 		return out
 	}
 	ana, bob := names(list("tools/list", keyAna), "tools"), names(list("tools/list", keyBob), "tools")
-	if got := strings.Join(ana, " "); got != "persistence.steps persistence.echo persistence.ask persistence.fail plain_fail persistence.slow persistence.panic mirrored change" {
+	if got := strings.Join(ana, " "); got != "persistence.steps persistence.echo persistence.ask persistence.fail plain_fail models_fail persistence.slow persistence.panic mirrored change" {
 		t.Errorf("ana sees %s", got)
 	}
 	if got := strings.Join(bob, " "); !strings.Contains(got, " hidden ") || len(bob) != len(ana)+1 {

@@ -13,7 +13,7 @@ import (
 // update rewrites the golden file; a run without it compares.
 var update = flag.Bool("update", false, "rewrite testdata/wire.golden")
 
-// TestFaultsOnTheWire holds the table of errors as they leave (middle, D5): every code, in both slots' forms, over each
+// TestFaultsOnTheWire holds the table of errors as they leave (middle, D5): every code, in every slot's form, over each
 // transport and era. What is sent is what fault.Form says, status included, and the golden file shows it.
 func TestFaultsOnTheWire(t *testing.T) {
 	r := newRig(t)
@@ -22,11 +22,14 @@ func TestFaultsOnTheWire(t *testing.T) {
 	then.initialize()
 	var table strings.Builder
 	for _, code := range fault.Codes {
-		for _, tool := range []string{"persistence.fail", "plain_fail"} {
+		for _, tool := range []string{"persistence.fail", "plain_fail", "models_fail"} {
 			arguments := fmt.Sprintf(`{"code":%q}`, code)
 			dialect := fault.PersistenceDialect
-			if tool == "plain_fail" {
+			switch tool {
+			case "plain_fail":
 				dialect = fault.PlainDialect
+			case "models_fail":
+				dialect = fault.ModelsDialect
 			}
 			frame := callBody("1", tool, arguments)
 			a := r.send(t, "POST", "/mcp", frame, stateless("tools/call", tool))
