@@ -4,18 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
-)
-
-// The keys of a definition and of its parts (sections 2.1 to 2.5 and 2.9). Keys that begin with x- are kept too.
-var (
-	modelKeys = []string{"name", "description", "collection", "idPrefix", "idField", "timestamps", "fields", "relations", "computes", "indexes",
-		"read", "write", "triggers", "replica", "datasource", "namespace", "_isArchive", "table", "key", "view", "version", "archive", "collation"}
-	fieldKeys    = []string{"type", "required", "default", "read", "write", "fields", "strategy", "column", "enum", "format", "description", "generated"}
-	relationKeys = []string{"model", "type", "localField", "foreignField", "read", "description"}
-	computeKeys  = []string{"type", "fn", "asyncFn", "fnRef", "agg", "depends", "read", "description"}
-	indexKeys    = []string{"keys", "options", "unique", "sparse", "expireAfterSeconds"}
 )
 
 // types are the names of types as definitions write them.
@@ -27,6 +18,13 @@ var types = map[string]Type{
 
 // typeNames lists them for messages.
 var typeNames = []string{"string", "int", "long", "float", "double", "number", "boolean", "date", "array", "object", "any", "decimal", "timestamp", "day", "uuid", "bytes"}
+
+// kindOf are words of other systems for our types, for hints.
+var kindOf = map[string]string{
+	"integer": "int", "smallint": "int", "int32": "int", "bigint": "long", "int64": "long", "real": "double", "float64": "double",
+	"text": "string", "str": "string", "varchar": "string", "char": "string", "json": "object", "jsonb": "object", "map": "object", "list": "array",
+	"numeric": "decimal", "money": "decimal", "timestamptz": "timestamp", "time": "timestamp", "blob": "bytes", "binary": "bytes", "bytea": "bytes",
+}
 
 // definition reads one definition.
 type definition struct {
@@ -73,10 +71,11 @@ func (d *definition) name() error {
 }
 
 // known refuses a key that does not exist, in a part of the definition.
-func (d *definition) known(where string, v canonjson.Value, keys []string) error {
+func (d *definition) known(where string, v canonjson.Value, f format) error {
 	if d.opts.Lenient {
 		return nil
 	}
+	keys := f.names()
 	for _, m := range v.Members() {
 		if slices.Contains(keys, m.Name) || strings.HasPrefix(m.Name, "x-") || slices.Contains(d.opts.Also, m.Name) {
 			continue
@@ -91,7 +90,7 @@ func (d *definition) known(where string, v canonjson.Value, keys []string) error
 }
 
 // keys refuses unknown keys of the definition itself.
-func (d *definition) keys() error { return d.known("", d.v, modelKeys) }
+func (d *definition) keys() error { return d.known("", d.v, modelFormat) }
 
 // text reads an optional text.
 func (d *definition) text(where string, v canonjson.Value, name string, at *string) error {
@@ -113,6 +112,47 @@ func (d *definition) flag(where string, v canonjson.Value, name string, at *bool
 		*at = t.Bool()
 	default:
 		return d.bad("%s%s must be true or false, not a value of type %s", where, name, t.Kind())
+	}
+	return nil
+}
+
+// named reads an optional name of something in the database: a text that is not empty and has no control characters.
+func (d *definition) named(where string, v canonjson.Value, name string, at *string) error {
+	if v.Get(name).IsAbsent() {
+		return nil
+	}
+	if err := d.text(where, v, name, at); err != nil {
+		return err
+	}
+	if *at == "" || strings.ContainsFunc(*at, unicode.IsControl) {
+		return d.bad("%s%s must be a name, without control characters; leave it out for its default", where, name)
+	}
+	return nil
+}
+
+// option reads one optional key of a part.
+type option func(d *definition, where string, v canonjson.Value) error
+
+// optText, optName, optFlag and optRoles are the kinds of options.
+func optText(name string, at *string) option {
+	return func(d *definition, where string, v canonjson.Value) error { return d.text(where, v, name, at) }
+}
+func optName(name string, at *string) option {
+	return func(d *definition, where string, v canonjson.Value) error { return d.named(where, v, name, at) }
+}
+func optFlag(name string, at *bool) option {
+	return func(d *definition, where string, v canonjson.Value) error { return d.flag(where, v, name, at) }
+}
+func optRoles(name string, at *[]string) option {
+	return func(d *definition, where string, v canonjson.Value) error { return d.roles(where, v, name, at) }
+}
+
+// all reads options in their order, so that the first thing wrong is always the same.
+func (d *definition) all(where string, v canonjson.Value, options ...option) error {
+	for _, o := range options {
+		if err := o(d, where, v); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -141,24 +181,21 @@ func (d *definition) roles(where string, v canonjson.Value, name string, at *[]s
 func (d *definition) head() error {
 	m := d.m
 	m.Collection = strings.TrimPrefix(m.Name, d.opts.Prefix)
-	for name, at := range map[string]*string{"description": &m.Description, "collection": &m.Collection, "idPrefix": &m.IDPrefix, "idField": &m.IDField, "table": &m.Table} {
-		if err := d.text("", d.v, name, at); err != nil {
-			return err
-		}
-	}
-	if err := d.text("", d.v, "datasource", &m.Source); err != nil {
+	var replica, archive bool
+	err := d.all("", d.v,
+		optText("description", &m.Description), optName("collection", &m.Collection), optName("table", &m.Table), optText("idPrefix", &m.IDPrefix),
+		optName("idField", &m.IDField), optName("datasource", &m.Source), optText("$schema", new(string)),
+		optFlag("replica", &replica), optFlag("archive", &archive), optFlag("_isArchive", &archive), optFlag("view", &m.View))
+	switch {
+	case err != nil:
 		return err
-	}
-	if v := d.v.Get("namespace"); v.Kind() == canonjson.KindString {
-		m.Namespace = v.Str()
-	}
-	if v := d.v.Get("replica"); v.Bool() {
+	case replica:
 		return Errorf(Unsupported, "model %s: replicas are not part of this version; leave the definition with replica: true out", m.Name)
 	}
-	if err := d.roles("", d.v, "read", &m.Read); err != nil {
-		return err
+	if v := d.v.Get("namespace"); v.Kind() == canonjson.KindString {
+		m.Namespace = v.Str() // other values count as none, as in the reference
 	}
-	if err := d.roles("", d.v, "write", &m.Write); err != nil {
+	if err := d.all("", d.v, optRoles("read", &m.Read), optRoles("write", &m.Write)); err != nil {
 		return err
 	}
 	switch mcp := d.v.Get("x-mcp"); mcp.Kind() {
@@ -167,7 +204,7 @@ func (d *definition) head() error {
 		if err := d.flag("x-mcp.", mcp, "hidden", &m.Hidden); err != nil {
 			return err
 		}
-		if err := d.known("x-mcp: ", mcp, []string{"hidden"}); err != nil {
+		if err := d.known("x-mcp: ", mcp, mcpFormat); err != nil {
 			return err
 		}
 	default:
@@ -180,10 +217,7 @@ func (d *definition) head() error {
 	default:
 		return d.bad("collation can be \"source\" only: text compares as the database does; leave it out for the order of code points")
 	}
-	if m.Collection == "" || m.IDField == "" {
-		return d.bad("collection and idField must not be empty; leave them out for their defaults")
-	}
-	return d.flag("", d.v, "view", &m.View)
+	return nil
 }
 
 // times reads timestamps.
@@ -222,7 +256,11 @@ func (d *definition) fields() error {
 func (d *definition) field(parent, name string, v canonjson.Value) (*Field, error) {
 	where := "field " + parent + name + ": "
 	if !legalName(name) {
-		return nil, d.bad("the field name %s cannot stand in a query: use letters, digits and _, not a digit first; column names the table's own", Quote(parent+name))
+		advice := "; column names the table's own"
+		if parent != "" {
+			advice = ", or leave it out: parts that are not declared may be stored too"
+		}
+		return nil, d.bad("the field name %s cannot stand in a query: use letters, digits and _, not a digit first%s", Quote(parent+name), advice)
 	}
 	f := &Field{Name: name, Column: name}
 	if v.Kind() == canonjson.KindString {
@@ -231,27 +269,22 @@ func (d *definition) field(parent, name string, v canonjson.Value) (*Field, erro
 	if v.Kind() != canonjson.KindObject {
 		return nil, d.bad("%sit must be a type such as \"string\", or an object such as {\"type\": \"string\"}, not a value of type %s", where, v.Kind())
 	}
-	if err := d.known(where, v, fieldKeys); err != nil {
+	if err := d.known(where, v, fieldFormat); err != nil {
 		return nil, err
 	}
 	var err error
 	if f.Type, err = d.typeOf(where, v.Get("type")); err != nil {
 		return nil, err
 	}
-	for key, at := range map[string]*string{"column": &f.Column, "format": &f.Format, "description": &f.Description} {
-		if err := d.text(where, v, key, at); err != nil {
-			return nil, err
-		}
-	}
-	for key, at := range map[string]*bool{"required": &f.Required, "generated": &f.Generated} {
-		if err := d.flag(where, v, key, at); err != nil {
-			return nil, err
-		}
-	}
-	for key, at := range map[string]*[]string{"read": &f.Read, "write": &f.Write} {
-		if err := d.roles(where, v, key, at); err != nil {
-			return nil, err
-		}
+	err = d.all(where, v, optName("column", &f.Column), optText("format", &f.Format), optText("description", &f.Description),
+		optFlag("required", &f.Required), optFlag("generated", &f.Generated), optRoles("read", &f.Read), optRoles("write", &f.Write))
+	switch {
+	case err != nil:
+		return nil, err
+	case parent != "" && (f.Generated || f.Column != name):
+		return nil, d.bad("%sa part of an object has no column of its own; leave column and generated out", where)
+	case f.Column == presentColumn:
+		return nil, d.bad("%sthe column %s tells which fields of a row are stored, and is no field", where, presentColumn)
 	}
 	if err := d.strategy(where, f, v.Get("strategy"), parent); err != nil {
 		return nil, err
@@ -273,6 +306,9 @@ func (d *definition) typeOf(where string, v canonjson.Value) (Type, error) {
 		if near := Nearest(v.Str(), typeNames); len(near) > 0 {
 			hint = "the nearest is " + near[0]
 		}
+		if ours := kindOf[strings.ToLower(v.Str())]; ours != "" {
+			hint = "the nearest is " + ours
+		}
 		return "", d.bad("%sunknown type %s; %s", where, Quote(v.Str()), hint)
 	}
 	return t, nil
@@ -287,6 +323,8 @@ func (d *definition) strategy(where string, f *Field, v canonjson.Value, parent 
 		return d.bad("%sstrategy can be \"autoincrement\" only", where)
 	case parent != "" || f.Name != "_id" && d.m.Table == "":
 		return d.bad("%sonly _id has a strategy", where)
+	case f.Type != Int && f.Type != Long:
+		return d.bad("%sstrategy \"autoincrement\" goes with the types int and long, not %s", where, f.Type)
 	}
 	f.AutoIncrement = true
 	return nil
@@ -331,12 +369,9 @@ func (d *definition) values(where string, f *Field, v canonjson.Value) error {
 	if def.IsAbsent() || def.Kind() == canonjson.KindNull {
 		return nil
 	}
-	fitted, err := Coerce(f.Type, def)
+	fitted, err := Fit(f, def)
 	if err != nil {
 		return d.bad("%sdefault: the field %s", where, err)
-	}
-	if f.Enum != nil && !oneOf(f, fitted) {
-		return d.bad("%sdefault is no value of enum", where)
 	}
 	f.Default = fitted
 	return nil
@@ -370,7 +405,7 @@ func (d *definition) relation(name string, v canonjson.Value) (*Relation, error)
 	if v.Kind() != canonjson.KindObject {
 		return nil, d.bad("%sit must be an object such as {\"model\": \"Lesson\", \"localField\": \"_id\", \"foreignField\": \"courseId\"}", where)
 	}
-	if err := d.known(where, v, relationKeys); err != nil {
+	if err := d.known(where, v, relationFormat); err != nil {
 		return nil, err
 	}
 	r := &Relation{Name: name, Local: []string{"_id"}, Foreign: []string{name}}
@@ -433,14 +468,20 @@ func (d *definition) indexes() error {
 	}
 	for i, item := range v.Items() {
 		where := fmt.Sprintf("index %d: ", i+1)
+		if item.Kind() != canonjson.KindObject {
+			return d.bad("%sit must be an object such as {\"keys\": {\"status\": 1}}", where)
+		}
 		keys := item.Get("keys")
 		if keys.Kind() != canonjson.KindObject || keys.Len() == 0 {
 			return d.bad("%skeys must be an object such as {\"status\": 1, \"price\": -1}", where)
 		}
-		if err := d.known(where, item, indexKeys); err != nil {
+		if err := d.known(where, item, indexFormat); err != nil {
 			return err
 		}
-		index := Index{Unique: item.Get("unique").Bool() || item.At("/options/unique").Bool(), Sparse: item.Get("sparse").Bool() || item.At("/options/sparse").Bool()}
+		var index Index
+		if err := d.indexOptions(where, item, &index); err != nil {
+			return err
+		}
 		for _, k := range keys.Members() {
 			n, ok := k.Value.Int()
 			if !ok || n != 1 && n != -1 {
@@ -449,6 +490,26 @@ func (d *definition) indexes() error {
 			index.Keys = append(index.Keys, IndexKey{Field: k.Name, Desc: n < 0})
 		}
 		d.m.Indexes = append(d.m.Indexes, index)
+	}
+	return nil
+}
+
+// indexOptions reads the options of an index, which may stand beside its keys or in options.
+func (d *definition) indexOptions(where string, item canonjson.Value, index *Index) error {
+	options := item.Get("options")
+	if !options.IsAbsent() && options.Kind() != canonjson.KindObject {
+		return d.bad("%soptions must be an object such as {\"unique\": true}", where)
+	}
+	if err := d.known(where+"options: ", options, indexOptions); err != nil {
+		return err
+	}
+	for _, at := range []canonjson.Value{item, options} {
+		if n := at.Get("expireAfterSeconds"); !n.IsAbsent() && n.Kind() != canonjson.KindNumber {
+			return d.bad("%sexpireAfterSeconds must be a number", where)
+		}
+		if err := d.all(where, at, optFlag("unique", &index.Unique), optFlag("sparse", &index.Sparse)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func (d *definition) compute(name string, v canonjson.Value) (*Compute, error) {
 	if v.Kind() != canonjson.KindObject {
 		return nil, d.bad("%sit must be an object such as {\"type\": \"int\", \"agg\": {\"$count\": \"lessons\"}}", where)
 	}
-	if err := d.known(where, v, computeKeys); err != nil {
+	if err := d.known(where, v, computeFormat); err != nil {
 		return nil, err
 	}
 	c := &Compute{Name: name, Type: Any, FnRef: name, Text: v, Fn: truthy(v.Get("fn")), AsyncFn: truthy(v.Get("asyncFn"))}

@@ -8,8 +8,8 @@ import (
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 )
 
-// triggerKeys are the keys of one trigger (section 17).
-var triggerKeys = []string{"into", "op", "data", "condition", "fnRef", "args", "name", "when", "onFields", "cron"}
+// triggerEvents are what a trigger can follow (models, section 17).
+var triggerEvents = []string{"insert", "update", "remove", "schedule"}
 
 // triggers reads and checks the triggers. Nothing runs them; writes of a model that has some are refused.
 func (d *definition) triggers() error {
@@ -21,10 +21,8 @@ func (d *definition) triggers() error {
 		return d.bad("triggers must be an object of lists, by event")
 	}
 	for _, event := range v.Members() {
-		switch event.Name {
-		case "insert", "update", "remove", "schedule":
-		default:
-			return d.bad("triggers: unknown event %s; the events are insert, update, remove, schedule", Quote(event.Name))
+		if !contains(triggerEvents, event.Name) {
+			return d.bad("triggers: unknown event %s; the events are %s", Quote(event.Name), strings.Join(triggerEvents, ", "))
 		}
 		if event.Value.Kind() != canonjson.KindArray {
 			return d.bad("triggers.%s must be a list", event.Name)
@@ -45,7 +43,7 @@ func (d *definition) trigger(event string, t canonjson.Value) error {
 	if t.Kind() != canonjson.KindObject {
 		return d.bad("%sa trigger is an object", where)
 	}
-	if err := d.known(where, t, triggerKeys); err != nil {
+	if err := d.known(where, t, triggerFormat); err != nil {
 		return err
 	}
 	command, callback := !t.Get("into").IsAbsent() || !t.Get("op").IsAbsent(), !t.Get("fnRef").IsAbsent()
