@@ -9,7 +9,7 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 LDFLAGS   := -s -w -X github.com/tabellion-mcp/tabellion.version=$(VERSION)
 SHORT     := $(GO) test -short -count=1
 
-.PHONY: all build run test quick test-real lint conformance bench kill-loop cuts histories fuzz race long clients clean
+.PHONY: all build run test quick test-real lint conformance bench kill-loop cuts histories model-queries fuzz race long clients clean
 
 all: build
 
@@ -22,7 +22,8 @@ run: build ## serve the example on loopback
 
 quick: ## unit tests without servers and long suites, under two minutes
 	$(GO) vet ./...
-	$(SHORT) $$($(GO) list ./... | grep -v -e /internal/access -e /internal/maintain -e /internal/transport/transfer -e /storetest)
+	$(SHORT) $$($(GO) list ./... | grep -v -e /internal/access -e /internal/maintain -e /internal/transport/transfer -e /storetest \
+		-e /internal/modeldiff -e /internal/modelserver -e /internal/modelaccess -e /internal/injection -e /internal/source/ -e /model/engine)
 
 test: ## everything that must hold before a change lands
 	scripts/test.sh
@@ -54,6 +55,10 @@ cuts: ## power cuts, N=2000
 HISTORIES ?= 200
 histories: ## HISTORIES=200
 	HISTORIES=$(HISTORIES) $(GO) test -count=1 -v -timeout 0 -run 'TestHistories$$' ./internal/durability
+
+QUERIES ?= 5000
+model-queries: ## random queries on every engine against the evaluator, QUERIES=5000
+	QUERIES=$(QUERIES) $(GO) test -count=1 -v -timeout 0 ./internal/modeldiff
 
 FUZZTIME ?= 60s
 fuzz: ## each fuzz target for FUZZTIME

@@ -9,7 +9,7 @@ type Context struct {
 	Role   string   // effective when Roles is empty
 	// Internal contexts may do everything. The server makes none for a caller.
 	Internal bool
-	// Values are what $ctx.<key> in a policy means, beside $ctx.userId and $ctx.tenant.
+	// Values are what $ctx.<key> in a policy means, beside $ctx.userId: the server sets tenant. An empty text is no value.
 	Values map[string]canonjson.Value
 }
 
@@ -34,7 +34,7 @@ const (
 // Rules are how role lists are judged (section 13.2).
 type Rules struct {
 	Exempt       []string // roles that pass everything
-	DenyWrite    []string // roles that never write, and pass no absent list
+	DenyWrite    []string // roles that never write, not even beside an exempt one, and pass an absent list only where it is ReadOpen
 	Unconfigured Unconfigured
 }
 

@@ -60,7 +60,7 @@ type Model struct {
 	IDPrefix    string
 	IDField     string // what get_X, update_X and delete_X locate by; "_id" by default
 	Times       TimeUnit
-	Fields      []*Field // declared order, then those that the registry added
+	Fields      []*Field // an added _id, those of the definition in their order, other added ones
 	Relations   []*Relation
 	Computes    []*Compute
 	Indexes     []Index

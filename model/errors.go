@@ -84,7 +84,8 @@ type Error struct {
 	// Feature is what the sandbox refused, for its event; "" for other classes.
 	Feature string
 
-	cause error
+	prefix string // in place of the class's own, where the source documents fix one; "" is none
+	cause  error
 }
 
 // Errorf makes an error of a class.
@@ -103,8 +104,11 @@ func (e *Error) Unwrap() error { return e.cause }
 
 // Prefix is the stable start of the error's text: ERR_<CLASS>: unless the source documents fix another.
 func (e *Error) Prefix() string {
-	if e.Policy {
+	switch {
+	case e.Policy:
 		return "ERR_PERMISSION:RBAC:"
+	case e.prefix != "":
+		return e.prefix
 	}
 	if p := stable[e.Class]; p != "" {
 		return p

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"bytes"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -61,10 +63,10 @@ var (
 		{"idPrefix", anyText, "When not empty, ids of new rows are made: this text, the time, and random characters.", `"CO"`},
 		{"idField", textSchema, "The field that get, update and delete find a row by; _id without it.", `"_id"`},
 		{"timestamps", `{"enum":[true,false,"ms","s"]}`, "Keep createdAt and updatedAt, in milliseconds (true, \"ms\", and without it) or seconds.", `false`},
-		{"fields", `{"$ref":"#/$defs/fields","minProperties":1}`, "The stored fields, by name.", `{"title": "string"}`},
-		{"relations", `{"type":"object","additionalProperties":{"$ref":"#/$defs/relation"},"propertyNames":{"pattern":"` + namePattern + `"}}`,
+		{"fields", `{"$ref":"#/$defs/fields","minProperties":1,"propertyNames":{"$ref":"#/$defs/partName"}}`, "The stored fields, by name.", `{"title": "string"}`},
+		{"relations", `{"type":"object","additionalProperties":{"$ref":"#/$defs/relation"},"propertyNames":{"$ref":"#/$defs/partName"}}`,
 			"Ways to rows of other models, by name.", `{"lessons": {"model": "Lesson", "foreignField": "courseId"}}`},
-		{"computes", `{"type":"object","additionalProperties":{"$ref":"#/$defs/compute"},"propertyNames":{"pattern":"` + namePattern + `"}}`,
+		{"computes", `{"type":"object","additionalProperties":{"$ref":"#/$defs/compute"},"propertyNames":{"$ref":"#/$defs/partName"}}`,
 			"Computed columns, by name.", `{"lessonCount": {"type": "int", "agg": {"$count": "lessons"}}}`},
 		{"indexes", `{"type":"array","items":{"$ref":"#/$defs/index"}}`, "The indexes of the table. Unique ones tell which row an upsert means.", `[{"keys": {"status": 1}}]`},
 		{"read", rolesSchema, "The roles that may read; creator stands for the user who made a row. An empty list is as good as none.", `["staff"]`},
@@ -82,6 +84,7 @@ var (
 		{"version", textSchema, "The field or column that tells versions of a row apart; updatedAt where the model keeps timestamps.", `"updated_at"`},
 		{"archive", flagSchema, "Whether removed rows are kept in an archive model; true without it.", `false`},
 		{"collation", `{"const":"source"}`, "Text compares and sorts as the database does, not by code point.", `"source"`},
+		{"$schema", anyText, "Where editors find this description of the format. It means nothing to the server.", `"models.schema.json"`},
 		{"x-mcp", `{"$ref":"#/$defs/mcp"}`, "How tools show the model.", `{"hidden": true}`},
 	}, `"required":["name","fields"]`}
 
@@ -98,7 +101,7 @@ var (
 		{"format", anyText, "Told to callers, and not checked.", `"email"`},
 		{"description", anyText, "What it is. Tools tell it to their callers.", `"Shown as a headline"`},
 		{"generated", flagSchema, "The database computes the value: it is never written.", `true`},
-	}, `"required":["type"]`}
+	}, `"required":["type"],"if":{"required":["fields"]},"then":{"properties":{"type":{"const":"object"}}}`}
 
 	relationPart = part{"relation", "A way to the rows of a model whose foreignField equals the localField of a row here.", []key{
 		{"model", textSchema, "The name of the model that it leads to.", `"Lesson"`},
@@ -152,14 +155,36 @@ var (
 	}, `"oneOf":[{"required":["into","op"],"not":{"required":["fnRef"]}},{"required":["fnRef"],"not":{"anyOf":[{"required":["into"]},{"required":["op"]}]}}]`}
 )
 
-// aggregateOps are the aggregates of computed columns.
-var aggregateOps = []string{string(Count), string(Sum), string(Avg), string(Min), string(Max)}
-
 // triggerEvents are when triggers fire.
 var triggerEvents = []string{"insert", "update", "remove", "schedule"}
 
 // truthySchema is what counts as set for fn and asyncFn.
 const truthySchema = `{"not":{"enum":[false,null,0,""]}}`
+
+// reservedKeys are the keys of the format that cannot be names of fields, relations and computed columns, as they are
+// written. Other spellings, such as local_field, are refused too, by Words.
+func reservedKeys() []string {
+	var out []string
+	for _, p := range []*part{&fieldPart, &relationPart, &computePart} {
+		for _, name := range p.names() {
+			if reserved[strings.Join(Words(name), "")] && !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// FormatSchema is DefinitionSchema as the text of a file, docs/models.schema.json. Editors complete and check definitions
+// with it.
+func FormatSchema() []byte {
+	var out bytes.Buffer
+	if err := json.Indent(&out, DefinitionSchema().AppendJSON(nil), "", "  "); err != nil {
+		panic("model: " + err.Error())
+	}
+	out.WriteByte('\n')
+	return out.Bytes()
+}
 
 // DefinitionSchema is the JSON Schema (draft 2020-12) of the definition format, as strict reading takes it: one definition
 // or an array of them. It cannot say what depends on other parts of a definition, such as whether a relation exists.
@@ -169,6 +194,7 @@ func DefinitionSchema() canonjson.Value {
 		defs = append(defs, canonjson.M(p.name, p.schema()))
 	}
 	more := `{
+		"partName":{"pattern":"` + namePattern + `","not":{"enum":` + jsonList(reservedKeys()) + `}},
 		"fields":{"type":"object","propertyNames":{"pattern":"` + namePattern + `"},"additionalProperties":{"anyOf":[{"$ref":"#/$defs/type"},{"$ref":"#/$defs/field"}]}},
 		"type":{"enum":` + jsonList(append(slices.Clone(typeNames), "bool", "datetime")) + `},
 		"agg":{"type":"object","minProperties":1,"maxProperties":1,"additionalProperties":false,"properties":{"$count":{"type":"string","pattern":"^[A-Za-z0-9_]+$"}},

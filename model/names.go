@@ -10,8 +10,8 @@ import (
 // maxQuoted bounds what a message repeats of the caller's own input, in characters (security requirements, S47).
 const maxQuoted = 64
 
-// Quote shows a caller's text in a message: in quotation marks, control and invisible characters escaped, cut to 64
-// characters.
+// Quote shows a caller's text in a message: in quotation marks, those inside, control and invisible characters escaped, cut
+// to 64 characters.
 func Quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -21,9 +21,13 @@ func Quote(s string) string {
 			b.WriteString("...")
 			break
 		}
-		if unseen(r) {
+		switch {
+		case unseen(r):
 			fmt.Fprintf(&b, "\\u{%04x}", r)
-		} else {
+		case r == '"', r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		default:
 			b.WriteRune(r)
 		}
 		n++

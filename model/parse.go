@@ -48,7 +48,7 @@ func (o Options) read(v canonjson.Value) (*Model, error) {
 	if v.Kind() != canonjson.KindObject {
 		return nil, d.bad("a definition is an object such as {\"name\": \"Course\", \"fields\": {\"title\": \"string\"}}, not a value of type %s", v.Kind())
 	}
-	steps := []func() error{d.name, d.keys, d.head, d.times, d.fields, d.existing, d.addID, d.addTimes, d.relations, d.computes, d.indexes, d.triggers, d.names, d.references}
+	steps := []func() error{d.name, d.keys, d.head, d.times, d.fields, d.existing, d.addID, d.addTimes, d.relations, d.computes, d.indexes, d.triggers, d.archiveTimes, d.columnsOnce, d.names, d.references}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return nil, err
@@ -71,18 +71,18 @@ func (d *definition) name() error {
 }
 
 // known refuses a key that does not exist, in a part of the definition.
-func (d *definition) known(where string, v canonjson.Value, f format) error {
+func (d *definition) known(where string, v canonjson.Value, p *part) error {
 	if d.opts.Lenient {
 		return nil
 	}
-	keys := f.names()
+	keys := p.names()
 	for _, m := range v.Members() {
 		if slices.Contains(keys, m.Name) || strings.HasPrefix(m.Name, "x-") || slices.Contains(d.opts.Also, m.Name) {
 			continue
 		}
 		hint := "the keys are " + strings.Join(keys, ", ")
 		if near := Nearest(m.Name, keys); len(near) > 0 {
-			hint = "the nearest is " + near[0]
+			hint = "the nearest is " + near[0] + ", written as " + p.example(near[0])
 		}
 		return d.bad("%sunknown key %s; %s", where, Quote(m.Name), hint)
 	}
@@ -90,7 +90,7 @@ func (d *definition) known(where string, v canonjson.Value, f format) error {
 }
 
 // keys refuses unknown keys of the definition itself.
-func (d *definition) keys() error { return d.known("", d.v, modelFormat) }
+func (d *definition) keys() error { return d.known("", d.v, &modelPart) }
 
 // text reads an optional text.
 func (d *definition) text(where string, v canonjson.Value, name string, at *string) error {
@@ -204,7 +204,7 @@ func (d *definition) head() error {
 		if err := d.flag("x-mcp.", mcp, "hidden", &m.Hidden); err != nil {
 			return err
 		}
-		if err := d.known("x-mcp: ", mcp, mcpFormat); err != nil {
+		if err := d.known("x-mcp: ", mcp, &mcpPart); err != nil {
 			return err
 		}
 	default:
@@ -269,7 +269,7 @@ func (d *definition) field(parent, name string, v canonjson.Value) (*Field, erro
 	if v.Kind() != canonjson.KindObject {
 		return nil, d.bad("%sit must be a type such as \"string\", or an object such as {\"type\": \"string\"}, not a value of type %s", where, v.Kind())
 	}
-	if err := d.known(where, v, fieldFormat); err != nil {
+	if err := d.known(where, v, &fieldPart); err != nil {
 		return nil, err
 	}
 	var err error
@@ -405,7 +405,7 @@ func (d *definition) relation(name string, v canonjson.Value) (*Relation, error)
 	if v.Kind() != canonjson.KindObject {
 		return nil, d.bad("%sit must be an object such as {\"model\": \"Lesson\", \"localField\": \"_id\", \"foreignField\": \"courseId\"}", where)
 	}
-	if err := d.known(where, v, relationFormat); err != nil {
+	if err := d.known(where, v, &relationPart); err != nil {
 		return nil, err
 	}
 	r := &Relation{Name: name, Local: []string{"_id"}, Foreign: []string{name}}
@@ -475,7 +475,7 @@ func (d *definition) indexes() error {
 		if keys.Kind() != canonjson.KindObject || keys.Len() == 0 {
 			return d.bad("%skeys must be an object such as {\"status\": 1, \"price\": -1}", where)
 		}
-		if err := d.known(where, item, indexFormat); err != nil {
+		if err := d.known(where, item, &indexPart); err != nil {
 			return err
 		}
 		var index Index
@@ -500,7 +500,7 @@ func (d *definition) indexOptions(where string, item canonjson.Value, index *Ind
 	if !options.IsAbsent() && options.Kind() != canonjson.KindObject {
 		return d.bad("%soptions must be an object such as {\"unique\": true}", where)
 	}
-	if err := d.known(where+"options: ", options, indexOptions); err != nil {
+	if err := d.known(where+"options: ", options, &indexOptionsPart); err != nil {
 		return err
 	}
 	for _, at := range []canonjson.Value{item, options} {

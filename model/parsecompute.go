@@ -52,7 +52,7 @@ func (d *definition) compute(name string, v canonjson.Value) (*Compute, error) {
 	if v.Kind() != canonjson.KindObject {
 		return nil, d.bad("%sit must be an object such as {\"type\": \"int\", \"agg\": {\"$count\": \"lessons\"}}", where)
 	}
-	if err := d.known(where, v, computeFormat); err != nil {
+	if err := d.known(where, v, &computePart); err != nil {
 		return nil, err
 	}
 	c := &Compute{Name: name, Type: Any, FnRef: name, Text: v, Fn: truthy(v.Get("fn")), AsyncFn: truthy(v.Get("asyncFn"))}
@@ -62,13 +62,7 @@ func (d *definition) compute(name string, v canonjson.Value) (*Compute, error) {
 			return nil, err
 		}
 	}
-	if err := d.text(where, v, "fnRef", &c.FnRef); err != nil {
-		return nil, err
-	}
-	if err := d.text(where, v, "description", &c.Description); err != nil {
-		return nil, err
-	}
-	if err := d.roles(where, v, "read", &c.Read); err != nil {
+	if err := d.all(where, v, optName("fnRef", &c.FnRef), optText("description", &c.Description), optRoles("read", &c.Read)); err != nil {
 		return nil, err
 	}
 	if c.Depends, err = d.depends(where, v.Get("depends"), c.AsyncFn); err != nil {
@@ -107,23 +101,30 @@ func (d *definition) agg(where string, v canonjson.Value) (*Agg, error) {
 		return nil, d.bad("%s$count takes the name of a relation alone", where)
 	case a.Op != Count && len(parts) != 2:
 		return nil, d.bad("%s%s takes relation.field, one level deep", where, m.Name)
+	case a.Op != Count && !legalName(parts[1]):
+		return nil, d.bad("%s%s: %s is no field of another model", where, m.Name, Quote(parts[1]))
 	case a.Op != Count:
 		a.Field = parts[1]
 	}
+	if d.relationNamed(a.Relation) == nil {
+		return nil, d.bad("%s%s", where, d.noRelation(a.Relation))
+	}
+	return a, nil
+}
+
+// noRelation says that there is no such relation, and which there are.
+func (d *definition) noRelation(name string) string {
 	var names []string
 	for _, r := range d.m.Relations {
 		names = append(names, r.Name)
-		if r.Name == a.Relation {
-			return a, nil
-		}
 	}
 	hint := "the model has none"
-	if near := Nearest(a.Relation, names); len(near) > 0 {
+	if near := Nearest(name, names); len(near) > 0 {
 		hint = "the nearest is " + near[0]
 	} else if len(names) > 0 {
 		hint = "the relations are " + strings.Join(names, ", ")
 	}
-	return nil, d.bad("%sthere is no relation %s; %s", where, Quote(a.Relation), hint)
+	return "there is no relation " + Quote(name) + "; " + hint
 }
 
 // depends reads what a function needs: "field", and for functions over all rows "relation" and "relation{field,...}".
@@ -133,33 +134,44 @@ func (d *definition) depends(where string, v canonjson.Value, rows bool) ([]Depe
 	}
 	var out []Depend
 	for _, item := range v.Items() {
-		text := strings.ReplaceAll(item.Str(), " ", "")
-		name, rest, block := strings.Cut(text, "{")
-		if item.Kind() != canonjson.KindString || name == "" || block && !strings.HasSuffix(rest, "}") {
-			return nil, d.bad("%sdepends: %s must be a field, relation or relation{field}", where, Quote(item.Str()))
-		}
-		relation := d.relationNamed(name)
+		dep, block, ok := readDepend(item)
+		relation := d.relationNamed(dep.Relation)
 		switch {
+		case !ok:
+			return nil, d.bad("%sdepends takes texts such as \"price\" or \"lessons{minutes}\", not %s", where, clipDigits(string(item.AppendJSON(nil))))
 		case block && relation == nil:
-			return nil, d.bad("%sdepends: there is no relation %s", where, Quote(name))
-		case block || relation != nil:
-			if !rows {
-				return nil, d.bad("%sdepends: only asyncFn may need a relation", where)
-			}
-			dep := Depend{Relation: name}
-			for part := range strings.SplitSeq(strings.TrimSuffix(rest, "}"), ",") {
-				if part != "" {
-					dep.Fields = append(dep.Fields, part)
-				}
-			}
-			out = append(out, dep)
-		case d.fieldNamed(name) == nil:
-			return nil, d.bad("%sdepends: there is no field %s", where, Quote(name))
-		default:
-			out = append(out, Depend{Field: name})
+			return nil, d.bad("%sdepends: %s", where, d.noRelation(dep.Relation))
+		case relation != nil && !rows:
+			return nil, d.bad("%sdepends: only asyncFn may need a relation such as %s", where, Quote(dep.Relation))
+		case relation == nil && d.fieldNamed(dep.Relation) == nil:
+			return nil, d.bad("%sdepends: %s", where, d.noField(dep.Relation))
+		case relation == nil:
+			dep = Depend{Field: dep.Relation}
 		}
+		out = append(out, dep)
 	}
 	return out, nil
+}
+
+// readDepend splits one text of depends. The name stands in Relation, also where it is that of a field; block tells whether
+// fields in braces follow.
+func readDepend(v canonjson.Value) (dep Depend, block, ok bool) {
+	name, rest, block := strings.Cut(strings.ReplaceAll(v.Str(), " ", ""), "{")
+	rest, closed := strings.CutSuffix(rest, "}")
+	if !legalName(name) || block != closed {
+		return dep, block, false
+	}
+	dep.Relation = name
+	for field := range strings.SplitSeq(rest, ",") {
+		if field == "" {
+			continue
+		}
+		if !legalName(field) {
+			return dep, block, false
+		}
+		dep.Fields = append(dep.Fields, field)
+	}
+	return dep, block, true
 }
 
 // relationNamed finds a relation that was read.

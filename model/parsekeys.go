@@ -6,13 +6,16 @@ import (
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 )
 
+// presentColumn tells in tables of the reference's kind which fields of a row are stored (models, section 3).
+const presentColumn = "__present"
+
 // existing reads what describes a table that was there before (section 2.9).
 func (d *definition) existing() error {
 	v := d.v.Get("key")
 	m := d.m
 	if v.IsAbsent() {
 		m.Keyless = m.View && d.fieldNamed("_id") == nil
-		return d.version()
+		return nil
 	}
 	if v.Kind() != canonjson.KindArray {
 		return d.bad("key must be the list of the columns of the primary key, such as [\"film_id\"]; [] is a table without one")
@@ -26,17 +29,15 @@ func (d *definition) existing() error {
 	}
 	switch len(columns) {
 	case 0:
+		if d.fieldNamed("_id") != nil {
+			return d.bad("key is [], a table without a key, and yet there is a field _id; name its column in key, or give the field another name")
+		}
 		m.Keyless = true
+		return nil
 	case 1:
-		if err := d.singleKey(columns[0]); err != nil {
-			return err
-		}
-	default:
-		if err := d.compositeKey(columns); err != nil {
-			return err
-		}
+		return d.singleKey(columns[0])
 	}
-	return d.version()
+	return d.compositeKey(columns)
 }
 
 // singleKey makes the column of the key the field _id, in the type of the field that has this column.
@@ -50,9 +51,9 @@ func (d *definition) singleKey(column string) error {
 		}
 		return nil
 	}
-	f := d.withColumn(column)
-	if f == nil {
-		return d.bad("key: no field has the column %s", Quote(column))
+	f, err := d.keyField(column)
+	if err != nil {
+		return err
 	}
 	id := &Field{Name: "_id", Column: column, Type: f.Type, Required: f.Required, AutoIncrement: f.AutoIncrement, Added: true}
 	d.m.Fields = append([]*Field{id}, d.m.Fields...)
@@ -65,14 +66,36 @@ func (d *definition) compositeKey(columns []string) error {
 		return d.bad("with a key of several columns _id is made of them, and is no field of its own")
 	}
 	for _, column := range columns {
-		f := d.withColumn(column)
-		if f == nil {
-			return d.bad("key: no field has the column %s", Quote(column))
+		f, err := d.keyField(column)
+		if err != nil {
+			return err
 		}
 		d.m.Key = append(d.m.Key, f)
 	}
 	d.m.Fields = append([]*Field{{Name: "_id", Type: String, Added: true}}, d.m.Fields...)
 	return nil
+}
+
+// keyField finds the field of a column of the key. Every reader of the model sees it in _id, so that it has no read list.
+func (d *definition) keyField(column string) (*Field, error) {
+	f := d.withColumn(column)
+	switch {
+	case f == nil:
+		var columns []string
+		for _, f := range d.m.Fields {
+			columns = append(columns, f.Column)
+		}
+		hint := "; declare one"
+		if near := Nearest(column, columns); len(near) > 0 {
+			hint = "; the nearest is " + near[0]
+		}
+		return nil, d.bad("key: no field has the column %s%s", Quote(column), hint)
+	case f.Type.JSON():
+		return nil, d.bad("key: the field %s is of type %s, which cannot be a key", f.Name, f.Type)
+	case f.Read != nil:
+		return nil, d.bad("key: the field %s has a list read, and _id shows its value to every reader; leave the list out", f.Name)
+	}
+	return f, nil
 }
 
 // withColumn finds the field of a column.
@@ -91,12 +114,18 @@ func (d *definition) version() error {
 	if v.IsAbsent() {
 		return nil
 	}
+	if v.Kind() != canonjson.KindString {
+		return d.bad("version must be the name of a field, such as \"updatedAt\"")
+	}
 	f := d.fieldNamed(v.Str())
 	if f == nil {
 		f = d.withColumn(v.Str())
 	}
-	if v.Kind() != canonjson.KindString || f == nil || f.Type.JSON() {
-		return d.bad("version must name a field that is neither array nor object")
+	switch {
+	case f == nil:
+		return d.bad("version: %s", d.noField(v.Str()))
+	case f.Type.JSON() || f.Column == "":
+		return d.bad("version: the field %s is of type %s, which cannot be compared; name a number, a text or a time", f.Name, f.Type)
 	}
 	d.m.VersionOf = f
 	return nil
@@ -104,6 +133,18 @@ func (d *definition) version() error {
 
 // addID adds the field _id where the definition has none. It is the primary key, a text.
 func (d *definition) addID() error {
+	if id := d.fieldNamed("_id"); id != nil {
+		switch {
+		case id.Type.JSON():
+			return d.bad("field _id: a key cannot be of type %s; make it a string or a number", id.Type)
+		case id.Read != nil:
+			return d.bad("field _id: it has a list read, and every reader of the model sees _id; leave the list out")
+		case d.m.IDPrefix != "" && id.Type != String:
+			return d.bad("idPrefix makes texts, and _id is of type %s; leave idPrefix out, or make _id a string", id.Type)
+		case d.m.IDPrefix != "" && d.m.Composite():
+			return d.bad("idPrefix cannot make a key of several columns; leave it out")
+		}
+	}
 	if d.m.Keyless || d.fieldNamed("_id") != nil {
 		return nil
 	}
@@ -113,16 +154,59 @@ func (d *definition) addID() error {
 
 // addTimes adds createdAt and updatedAt where the model keeps timestamps.
 func (d *definition) addTimes() error {
-	if d.m.Times == NoTimes || d.m.View {
+	if d.m.ReadOnly() {
+		d.m.Times = NoTimes // nothing is written, so that nothing keeps them
+	}
+	if d.m.Times != NoTimes {
+		for _, name := range []string{"createdAt", "updatedAt"} {
+			if err := d.addTime(name); err != nil {
+				return err
+			}
+		}
+		d.m.VersionOf = d.fieldNamed("updatedAt")
+	}
+	return d.version()
+}
+
+// addTime adds a field that the server keeps, unless it is declared as one that can hold a time.
+func (d *definition) addTime(name string) error {
+	f := d.fieldNamed(name)
+	if f == nil {
+		d.m.Fields = append(d.m.Fields, &Field{Name: name, Column: name, Type: Number, Added: true})
 		return nil
 	}
-	for _, name := range []string{"createdAt", "updatedAt"} {
-		if d.fieldNamed(name) == nil {
-			d.m.Fields = append(d.m.Fields, &Field{Name: name, Column: name, Type: Number, Added: true})
+	switch f.Type {
+	case Number, Long, Int, Double, Float, Date, Timestamp, Day:
+		if !f.Generated {
+			return nil
 		}
 	}
-	if d.m.VersionOf == nil {
-		d.m.VersionOf = d.fieldNamed("updatedAt")
+	return d.bad("field %s: the server keeps it, as a number; give it the type number, or write timestamps: false", name)
+}
+
+// archiveTimes checks the field that an archive adds: when a row was removed.
+func (d *definition) archiveTimes() error {
+	f := d.fieldNamed("deletedAt")
+	if !archived(d.m) || f == nil {
+		return nil
+	}
+	switch f.Type {
+	case Number, Long, Int, Double, Float, Date:
+		return nil
+	}
+	return d.bad("field deletedAt: the archive keeps in it when a row was removed, as a number; give it the type number, or write archive: false")
+}
+
+// columnsOnce refuses two fields with one column. The field _id may have the column of another that shows the key.
+func (d *definition) columnsOnce() error {
+	seen := map[string]string{}
+	for _, f := range d.m.Fields {
+		if other := seen[f.Column]; other != "" && f.Name != "_id" {
+			return d.bad("the fields %s and %s are both the column %s; remove one", other, f.Name, Quote(f.Column))
+		}
+		if f.Column != "" && f.Name != "_id" {
+			seen[f.Column] = f.Name
+		}
 	}
 	return nil
 }
@@ -179,13 +263,19 @@ func (d *definition) references() error {
 	}
 	for i, index := range d.m.Indexes {
 		for _, k := range index.Keys {
-			if d.m.Field(k.Field) == nil {
+			if f := d.m.Field(k.Field); f == nil || f.Column == "" {
 				return d.bad("index %d: %s", i+1, d.noField(k.Field))
 			}
 		}
 	}
-	if !d.m.Keyless && d.m.Field(d.m.IDField) == nil {
+	if d.m.Keyless {
+		return nil
+	}
+	switch f := d.m.Field(d.m.IDField); {
+	case f == nil:
 		return d.bad("idField: %s", d.noField(d.m.IDField))
+	case f.Type.JSON():
+		return d.bad("idField: the field %s is of type %s, by which no row is found", f.Name, f.Type)
 	}
 	return nil
 }
@@ -196,8 +286,9 @@ func (d *definition) noField(name string) string {
 	for _, f := range d.m.Fields {
 		names = append(names, f.Name)
 	}
+	hint := "declare it in fields"
 	if near := Nearest(name, names); len(near) > 0 {
-		return "there is no field " + Quote(name) + "; the nearest is " + near[0]
+		hint = "the nearest is " + near[0]
 	}
-	return "there is no field " + Quote(name)
+	return "there is no field " + Quote(name) + "; " + hint
 }

@@ -2,6 +2,7 @@ package model
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 )
@@ -18,6 +19,9 @@ type Access struct {
 	p     *Permission
 	ctx   *Context
 	roles []string
+
+	mu      sync.Mutex
+	granted map[grantKey]granted // what the policy says, once it was asked
 }
 
 // For gives the access of ctx. Nil is no context: nothing is allowed, and every answer is an *Error with the class
@@ -30,7 +34,8 @@ func (p *Permission) For(ctx *Context) *Access {
 	return a
 }
 
-// creator is the name in a role list that stands for the user who made a row.
+// creator is the name in a role list that stands for the user who made a row. It is no role: a caller who has a role of
+// this name gains nothing by it.
 const creator = "creator"
 
 // ownerField holds who made a row.
@@ -44,9 +49,12 @@ func (a *Access) Exempt() bool {
 	return a.ctx != nil && (a.ctx.Internal || a.has(a.p.Rules.Exempt))
 }
 
+// barred tells whether the context has a role that never writes. That goes before an exempt role.
+func (a *Access) barred() bool { return !a.ctx.Internal && a.has(a.p.Rules.DenyWrite) }
+
 // has tells whether one of the caller's roles is in a list.
 func (a *Access) has(list []string) bool {
-	return slices.ContainsFunc(a.roles, func(r string) bool { return r != "" && slices.Contains(list, r) })
+	return slices.ContainsFunc(a.roles, func(r string) bool { return r != "" && r != creator && slices.Contains(list, r) })
 }
 
 // anyRole tells whether the caller has a role at all.
@@ -64,18 +72,20 @@ const (
 	yes
 )
 
-// judge judges a role list for reading (section 13.2).
-func (a *Access) judge(list []string) verdict {
-	switch {
-	case a.ctx == nil:
-		return no
-	case a.Exempt():
+// yesIf is yes or no.
+func yesIf(allowed bool) verdict {
+	if allowed {
 		return yes
-	case len(list) == 0:
-		return a.unlisted(false)
+	}
+	return no
+}
+
+// listed judges a role list that is there. A caller who is not known owns nothing.
+func (a *Access) listed(list []string) verdict {
+	switch {
 	case a.has(list):
 		return yes
-	case slices.Contains(list, creator):
+	case slices.Contains(list, creator) && a.ctx.UserID != "":
 		return own
 	}
 	return no
@@ -83,17 +93,41 @@ func (a *Access) judge(list []string) verdict {
 
 // unlisted judges an absent list.
 func (a *Access) unlisted(write bool) verdict {
-	allowed := false
 	switch a.p.Rules.Unconfigured {
 	case Open:
-		allowed = !a.has(a.p.Rules.DenyWrite)
+		return yesIf(!a.has(a.p.Rules.DenyWrite))
 	case ReadOpen:
-		allowed = !write && a.anyRole()
-	}
-	if allowed {
-		return yes
+		return yesIf(!write && a.anyRole())
 	}
 	return no
+}
+
+// reading judges the read list of a model; an empty one is as good as none (section 13.3).
+func (a *Access) reading(m *Model) verdict {
+	switch {
+	case a.ctx == nil:
+		return no
+	case a.Exempt():
+		return yes
+	case m.ArchiveOf != nil && a.has(a.p.Rules.DenyWrite):
+		return no // an archive has no list of its own, and guests pass no absent list
+	case len(m.Read) == 0:
+		return a.unlisted(false)
+	}
+	return a.listed(m.Read)
+}
+
+// writing judges the write list of a model. An empty list denies everybody but the exempt (section 13.3).
+func (a *Access) writing(m *Model) verdict {
+	switch {
+	case a.ctx == nil, a.barred():
+		return no
+	case a.Exempt():
+		return yes
+	case m.Write == nil:
+		return a.unlisted(true)
+	}
+	return a.listed(m.Write)
 }
 
 // noContext is the answer to nobody.
@@ -106,19 +140,13 @@ func (a *Access) Read(m *Model) error {
 	if a.ctx == nil {
 		return noContext()
 	}
-	v := a.judge(m.Read)
-	if m.ArchiveOf != nil && !a.Exempt() && a.has(a.p.Rules.DenyWrite) {
-		v = no // an archive has no list of its own, and guests pass no absent list
-	}
-	switch v {
-	case no:
-		return Errorf(Denied, "you may not read %s; describe_schemas lists what you may", m.Name)
-	case own:
-		if a.ctx.UserID == "" {
+	if a.reading(m) == no {
+		if a.ctx.UserID == "" && slices.Contains(m.Read, creator) {
 			return Errorf(Denied, "you may read only your own rows of %s, and it is not known who you are", m.Name)
 		}
+		return Errorf(Denied, "you may not read %s; describe_schemas lists what you may", m.Name)
 	}
-	if g := a.grants(m, ActRead); g.denied {
+	if a.grants(m, ActRead).denied {
 		return rbac(m, ActRead)
 	}
 	return nil
@@ -131,32 +159,37 @@ func rbac(m *Model, action Action) *Error {
 	return e
 }
 
-// part judges the role list of a part of m: absent, it follows the model.
-func (a *Access) part(list []string) bool {
-	if a.ctx == nil {
+// partly judges the read list of a part of m: absent, it follows the model. Where the caller passes as the creator alone,
+// the part may be read when every row of m that he reads is his own: rows are limited, the parts of one row are not.
+func (a *Access) partly(m *Model, list []string) bool {
+	switch {
+	case a.ctx == nil:
 		return false
+	case a.Exempt():
+		return true
+	case len(list) == 0:
+		return a.p.Rules.Unconfigured != Open || a.unlisted(false) == yes
 	}
-	if len(list) == 0 {
-		return a.Exempt() || a.p.Rules.Unconfigured != Open || a.unlisted(false) == yes
-	}
-	return a.judge(list) != no
+	v := a.listed(list)
+	return v == yes || v == own && a.reading(m) == own
 }
 
-// ReadField tells whether f may be read, filtered and sorted by. It does not ask Read. _id may always be read.
+// ReadField tells whether f may be read, filtered and sorted by. It does not ask Read. _id may always be read unless it has
+// a list of its own; a policy never takes it away.
 func (a *Access) ReadField(m *Model, f *Field) bool {
-	if f.Name == "_id" && len(f.Read) == 0 {
-		return a.ctx != nil
+	if f == m.ID() {
+		return a.ctx != nil && (len(f.Read) == 0 || a.partly(m, f.Read))
 	}
-	return a.part(f.Read) && a.grants(m, ActRead).reads(f.Name)
+	return a.partly(m, f.Read) && (m.Field(f.Name) != f || a.grants(m, ActRead).has(f.Name)) // a part of an object is granted with it
 }
 
 // ReadCompute tells whether the column may be read. It does not ask for what the column is computed from.
 func (a *Access) ReadCompute(m *Model, c *Compute) bool {
-	return a.part(c.Read) && a.grants(m, ActRead).reads(c.Name)
+	return a.partly(m, c.Read) && a.grants(m, ActRead).has(c.Name)
 }
 
 // ReadRelation tells whether the relation may be followed, as far as its own list says. It does not ask for the target.
-func (a *Access) ReadRelation(_ *Model, r *Relation) bool { return a.part(r.Read) }
+func (a *Access) ReadRelation(m *Model, r *Relation) bool { return a.partly(m, r.Read) }
 
 // Rows are the limits on rows for an action: all must hold. None is every row.
 func (a *Access) Rows(m *Model, action Action) []RowLimit {
@@ -166,13 +199,13 @@ func (a *Access) Rows(m *Model, action Action) []RowLimit {
 	if a.Exempt() {
 		return nil
 	}
-	list := m.Read
-	if action != ActRead {
-		list = m.Write
-	}
 	var limits []RowLimit
-	if action != ActInsert && len(list) > 0 && a.judge(list) == own {
-		limits = append(limits, a.ownRows())
+	switch action {
+	case ActInsert: // the row is not there yet, and its owner will be the caller
+	case ActRead:
+		limits = a.ownRows(a.reading(m))
+	default:
+		limits = a.ownRows(a.writing(m))
 	}
 	if g := a.grants(m, action); g.limited {
 		limits = append(limits, RowLimit{Any: g.rows})
@@ -180,71 +213,60 @@ func (a *Access) Rows(m *Model, action Action) []RowLimit {
 	return limits
 }
 
-// ownRows are the rows that the caller made; none when it is not known who he is.
-func (a *Access) ownRows() RowLimit {
-	if a.ctx.UserID == "" {
-		return RowLimit{}
+// ownRows is the limit of a verdict: the rows that the caller made, or none where nothing is allowed.
+func (a *Access) ownRows(v verdict) []RowLimit {
+	switch v {
+	case yes:
+		return nil
+	case own:
+		return []RowLimit{{Any: [][]Equal{{{Field: ownerField, Value: canonjson.String(a.ctx.UserID)}}}}}
 	}
-	return RowLimit{Any: [][]Equal{{{Field: ownerField, Value: canonjson.String(a.ctx.UserID)}}}}
+	return []RowLimit{{}}
 }
+
+// verbs are the actions in a refusal.
+var verbs = map[Action]string{ActInsert: "add rows to", ActUpdate: "change rows of", ActRemove: "remove rows of"}
 
 // Write is nil when the action may be taken on m at all: ActInsert, ActUpdate or ActRemove. Otherwise an *Error with the
 // class Denied, NoContext or ReadOnly. many words the refusal of a batch.
 func (a *Access) Write(m *Model, action Action, many bool) error {
-	if a.ctx == nil {
+	switch {
+	case a.ctx == nil:
 		return noContext()
-	}
-	if m.ReadOnly() {
-		return Errorf(ReadOnly, "%s can only be read: it is a view, or a table without a key", m.Name)
-	}
-	if a.ctx.Internal {
-		return nil
-	}
-	verb := map[Action]string{ActInsert: "add rows to", ActUpdate: "change rows of", ActRemove: "remove rows of"}[action]
-	if many {
-		verb += " (several at once)"
-	}
-	denied := Errorf(Denied, "you may not %s %s", verb, m.Name)
-	if m.ArchiveOf != nil || a.writing(m) == no {
-		return denied
-	}
-	if g := a.grants(m, action); g.denied {
+	case !a.ctx.Internal && m.ArchiveOf != nil, a.writing(m) == no:
+		several := ""
+		if many {
+			several = " (several at once)"
+		}
+		return Errorf(Denied, "you may not %s %s%s", verbs[action], m.Name, several)
+	case a.grants(m, action).denied:
 		return rbac(m, action)
+	case m.ReadOnly():
+		return Errorf(ReadOnly, "%s can only be read: it is a view, or a table without a key", m.Name)
 	}
 	return nil
 }
 
-// writing judges the write list of a model. An empty list denies everybody but the exempt (section 13.3).
-func (a *Access) writing(m *Model) verdict {
-	switch {
-	case a.Exempt():
-		return yes
-	case a.has(a.p.Rules.DenyWrite):
-		return no
-	case m.Write == nil:
-		return a.unlisted(true)
-	case a.has(m.Write):
-		return yes
-	case slices.Contains(m.Write, creator) && a.ctx.UserID != "":
-		return own
-	}
-	return no
-}
-
-// WriteField tells whether f may be written.
+// WriteField tells whether f may be written. It does not ask Write. _id goes with the model (section 12.1).
 func (a *Access) WriteField(m *Model, f *Field, action Action) bool {
-	if a.ctx == nil || f.Generated {
+	switch {
+	case a.ctx == nil || f.Generated:
 		return false
-	}
-	if a.ctx.Internal {
+	case a.ctx.Internal:
 		return true
 	}
-	if f.Write != nil && !a.Exempt() {
-		if a.has(a.p.Rules.DenyWrite) || !a.has(f.Write) && !(slices.Contains(f.Write, creator) && a.ctx.UserID != "") {
-			return false
+	verdict := a.writing(m)
+	if f.Write != nil && !a.barred() && !a.Exempt() {
+		verdict = a.listed(f.Write)
+		if verdict == own && action != ActInsert && a.writing(m) != own {
+			verdict = no // the rows that are changed need not be his
 		}
-	} else if a.writing(m) == no {
-		return false
 	}
-	return a.grants(m, action).writes(f.Name)
+	switch {
+	case verdict == no:
+		return false
+	case f == m.ID():
+		return !a.grants(m, action).denied
+	}
+	return m.Field(f.Name) != f || a.grants(m, action).has(f.Name) // a part of an object is granted with it
 }

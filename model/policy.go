@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -58,6 +59,9 @@ func ParsePolicy(v canonjson.Value) (*Policy, error) {
 		return nil, badPolicy("roles must be an object whose names are roles, such as {\"analyst\": {}}")
 	}
 	for _, m := range roles.Members() {
+		if m.Name == "" {
+			return nil, badPolicy("roles: the name of a role must not be empty")
+		}
 		p.managed = append(p.managed, m.Name)
 	}
 	if p.enforce && len(p.managed) == 0 {
@@ -65,7 +69,7 @@ func ParsePolicy(v canonjson.Value) (*Policy, error) {
 	}
 	grants := v.Get("grants")
 	if !grants.IsAbsent() && grants.Kind() != canonjson.KindArray {
-		return nil, badPolicy("grants must be a list")
+		return nil, badPolicy("grants must be a list such as [{\"role\": \"analyst\", \"model\": \"Order\", \"actions\": [\"read\"]}]")
 	}
 	for i, g := range grants.Items() {
 		read, err := readGrant(i, g)
@@ -92,33 +96,27 @@ func readGrant(i int, v canonjson.Value) (grant, error) {
 	g := grant{role: v.Get("role").Str(), model: v.Get("model").Str()}
 	bad := func(words string) (grant, error) { return g, badPolicy("grants[%d]: %s", i, words) }
 	if v.Kind() != canonjson.KindObject {
-		return bad("a grant is an object")
+		return bad("a grant is an object such as {\"role\": \"analyst\", \"model\": \"Order\", \"actions\": [\"read\"]}")
 	}
-	if err := policyMembers("a grant", v, grantKeys); err != nil {
+	if err := policyMembers(fmt.Sprintf("grants[%d]", i), v, grantKeys); err != nil {
 		return g, err
 	}
 	if g.role == "" || g.model == "" {
 		return bad("role and model are needed; model \"*\" is every model")
 	}
-	actions, ok := texts(v.Get("actions"))
-	if !ok || len(actions) == 0 {
-		return bad("actions must be a list of at least one of read, insert, update, remove, write")
+	if words := g.readActions(v.Get("actions")); words != "" {
+		return bad(words)
 	}
-	for _, a := range actions {
-		switch a {
-		case "read", "insert", "update", "remove":
-			g.actions = append(g.actions, Action(a))
-		case "write":
-			g.actions = append(g.actions, ActInsert, ActUpdate, ActRemove)
-		default:
-			return bad("unknown action " + Quote(a) + "; the actions are read, insert, update, remove, write")
-		}
-	}
-	for key, at := range map[string]*[]string{"readFields": &g.reads, "writeFields": &g.writes} {
-		if f := v.Get(key); !f.IsAbsent() {
-			if *at, ok = texts(f); !ok || len(*at) == 0 {
-				return bad(key + " must be a list of at least one field; leave it out for all")
+	for _, list := range []struct {
+		key string
+		at  *[]string
+	}{{"readFields", &g.reads}, {"writeFields", &g.writes}} {
+		if f := v.Get(list.key); !f.IsAbsent() {
+			names, ok := texts(f)
+			if !ok || len(names) == 0 {
+				return bad(list.key + " must be a list of at least one field; leave it out for all")
 			}
+			*list.at = names
 		}
 	}
 	switch o := v.Get("ownerOnly"); o.Kind() {
@@ -128,22 +126,54 @@ func readGrant(i int, v canonjson.Value) (grant, error) {
 	default:
 		return bad("ownerOnly must be true or false")
 	}
-	c := v.Get("condition")
-	if !c.IsAbsent() && c.Kind() != canonjson.KindObject {
-		return bad("condition must be an object such as {\"region\": \"eu\"}")
+	if words := g.readCondition(v.Get("condition")); words != "" {
+		return bad(words)
 	}
-	for _, m := range c.Members() {
+	return g, nil
+}
+
+// readActions reads what a grant allows. It gives what is wrong, "" for nothing.
+func (g *grant) readActions(v canonjson.Value) string {
+	actions, ok := texts(v)
+	if !ok || len(actions) == 0 {
+		return "actions must be a list of at least one of read, insert, update, remove, write"
+	}
+	for _, a := range actions {
+		switch a {
+		case "read", "insert", "update", "remove":
+			g.actions = append(g.actions, Action(a))
+		case "write":
+			g.actions = append(g.actions, ActInsert, ActUpdate, ActRemove)
+		default:
+			return "unknown action " + Quote(a) + "; the actions are read, insert, update, remove, write"
+		}
+	}
+	return ""
+}
+
+// contextValue begins a value of a condition that is taken from the context.
+const contextValue = "$ctx."
+
+// readCondition reads what rows must equal. It gives what is wrong, "" for nothing.
+func (g *grant) readCondition(v canonjson.Value) string {
+	if !v.IsAbsent() && (v.Kind() != canonjson.KindObject || v.Len() == 0) {
+		return "condition must be an object such as {\"region\": \"eu\"}; leave it out for every row"
+	}
+	for _, m := range v.Members() {
 		switch m.Value.Kind() {
 		case canonjson.KindString, canonjson.KindNumber, canonjson.KindBool:
 		default:
-			return bad("condition takes fields that equal a text, a number, or true or false")
+			return "condition takes fields that equal a text, a number, or true or false, and " + Quote(m.Name) + " is none"
 		}
-		if strings.HasPrefix(m.Name, "$") || m.Name == "" {
-			return bad("condition takes fields that equal a value, and no operators")
+		if !legalName(m.Name) {
+			return "condition takes fields that equal a value, and " + Quote(m.Name) + " is no field"
+		}
+		if key, ok := strings.CutPrefix(m.Value.Str(), contextValue); ok && key == "" {
+			return "condition: " + Quote(m.Name) + " names no value of the context; write \"$ctx.userId\" or \"$ctx.tenant\""
 		}
 		g.condition = append(g.condition, m)
 	}
-	return g, nil
+	return ""
 }
 
 // texts reads a list of texts; false when it is none.
@@ -163,32 +193,50 @@ func texts(v canonjson.Value) ([]string, bool) {
 
 // granted is what the policy says of a caller, a model and an action.
 type granted struct {
-	denied     bool
-	fields     map[string]bool // nil: every field
-	everyWrite bool
-	limited    bool
-	rows       [][]Equal
+	denied  bool
+	fields  map[string]bool // of the action's field lists; nil: every field
+	limited bool
+	rows    [][]Equal // when limited: a row must meet one of them
 }
 
-// reads and writes tell whether a field is among those that are granted.
-func (g granted) reads(field string) bool  { return !g.denied && (g.fields == nil || g.fields[field]) }
-func (g granted) writes(field string) bool { return g.reads(field) }
+// grantKey is what the policy is asked.
+type grantKey struct {
+	model  *Model
+	action Action
+}
+
+// has tells whether a field is among those that are granted.
+func (g granted) has(field string) bool { return !g.denied && (g.fields == nil || g.fields[field]) }
 
 // grants unites what the caller's grants say. Without a policy, and for exempt callers, nothing is denied or limited.
 func (a *Access) grants(m *Model, action Action) granted {
-	p := a.p.Policy
-	if p == nil || a.ctx == nil || a.Exempt() {
+	if a.p.Policy == nil || a.ctx == nil || a.Exempt() {
 		return granted{}
 	}
-	name := m.Name
-	if m.ArchiveOf != nil {
-		name = m.ArchiveOf.Name
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := grantKey{m, action}
+	g, known := a.granted[key]
+	if !known {
+		g = a.unite(m, action)
+		if a.granted == nil {
+			a.granted = map[grantKey]granted{}
+		}
+		a.granted[key] = g
 	}
+	return g
+}
+
+// unite joins the caller's grants for an action by or: fields unite, rows unite. A model that some grant of the caller is
+// about, or that enforce asks one for, is denied when none has the action.
+func (a *Access) unite(m *Model, action Action) granted {
+	p := a.p.Policy
 	var g granted
 	touched, allowed, everyField, everyRow := false, false, false, false
+	fields := map[string]bool{}
 	for i := range p.grants {
 		grant := &p.grants[i]
-		if grant.model != "*" && grant.model != name && grant.model != m.Name || !slices.Contains(a.roles, grant.role) {
+		if !slices.Contains(a.roles, grant.role) || !grant.about(m) {
 			continue
 		}
 		touched = true
@@ -196,35 +244,37 @@ func (a *Access) grants(m *Model, action Action) granted {
 			continue
 		}
 		allowed = true
-		fields := grant.reads
+		list := grant.reads
 		if action != ActRead {
-			fields = grant.writes
+			list = grant.writes
 		}
-		everyField = everyField || fields == nil
-		for _, f := range fields {
-			if g.fields == nil {
-				g.fields = map[string]bool{}
-			}
-			g.fields[f] = true
+		everyField = everyField || list == nil
+		for _, f := range list {
+			fields[f] = true
 		}
-		rows, none := a.limitOf(grant)
-		everyRow = everyRow || none
-		if !none && rows != nil {
+		rows, all := a.limitOf(grant)
+		everyRow = everyRow || all
+		if rows != nil {
 			g.rows = append(g.rows, rows)
 		}
 	}
-	if everyField {
-		g.fields = nil
-	}
-	g.limited = allowed && !everyRow
 	managed := p.enforce && slices.ContainsFunc(a.roles, func(r string) bool { return slices.Contains(p.managed, r) })
 	g.denied = !allowed && (touched || managed)
+	if allowed && !everyField {
+		g.fields = fields
+	}
+	g.limited = allowed && !everyRow
 	return g
 }
 
-// limitOf is the row limit of a grant for the caller: what a row must equal, or none at all. Nil, with none false, is a
-// limit that no row meets, because the caller lacks a value that it names.
-func (a *Access) limitOf(g *grant) (rows []Equal, none bool) {
+// about tells whether a grant is about m. An archive goes with its model, and a grant may name it as well.
+func (g *grant) about(m *Model) bool {
+	return g.model == "*" || g.model == m.Name || m.ArchiveOf != nil && g.model == m.ArchiveOf.Name
+}
+
+// limitOf is the row limit of a grant for the caller: what a row must equal, or all for every row. Neither is a limit that
+// no row meets, because the caller lacks a value that it names.
+func (a *Access) limitOf(g *grant) (rows []Equal, all bool) {
 	if !g.ownerOnly && len(g.condition) == 0 {
 		return nil, true
 	}
@@ -237,8 +287,8 @@ func (a *Access) limitOf(g *grant) (rows []Equal, none bool) {
 	}
 	for _, m := range g.condition {
 		v := m.Value
-		if key, ok := strings.CutPrefix(v.Str(), "$ctx."); ok && v.Kind() == canonjson.KindString {
-			if v = a.ctx.value(key); v.IsAbsent() || v.Kind() == canonjson.KindNull {
+		if key, ok := strings.CutPrefix(v.Str(), contextValue); ok && v.Kind() == canonjson.KindString {
+			if v = a.ctx.value(key); v.IsAbsent() {
 				return nil, false
 			}
 		}
@@ -247,13 +297,20 @@ func (a *Access) limitOf(g *grant) (rows []Equal, none bool) {
 	return rows, false
 }
 
-// value is what $ctx.<key> means.
+// value is what $ctx.<key> means, a scalar; Absent when the caller has none. An empty text, such as the tenant of a caller
+// without one, is no value: rows that belong to nobody are not his.
 func (c *Context) value(key string) canonjson.Value {
+	v := c.Values[key]
 	if key == "userId" {
-		if c.UserID == "" {
-			return canonjson.Value{}
-		}
-		return canonjson.String(c.UserID)
+		v = canonjson.String(c.UserID)
 	}
-	return c.Values[key]
+	switch v.Kind() {
+	case canonjson.KindNumber, canonjson.KindBool:
+		return v
+	case canonjson.KindString:
+		if v.Str() != "" {
+			return v
+		}
+	}
+	return canonjson.Value{}
 }

@@ -40,69 +40,59 @@ const archiveSuffix = "Deleted"
 func (r *Registry) Register(definitions ...canonjson.Value) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b := &batch{models: slices.Clone(r.models), before: r.byName, taken: map[string]bool{}}
-	var read []*Model
+	given := slices.DeleteFunc(slices.Clone(r.models), func(m *Model) bool { return m.ArchiveOf != nil })
+	taken := map[string]bool{}
 	for _, v := range definitions {
 		m, err := r.opts.read(v)
 		if err != nil {
 			return err
 		}
-		if b.taken[m.Name] {
+		if taken[m.Name] {
 			return Errorf(NameConflict, "model %s is defined twice; rename one, or remove it", m.Name)
 		}
-		b.taken[m.Name] = true
-		read = append(read, m)
-	}
-	for _, m := range read {
-		if err := b.add(m, r.opts.Prefix); err != nil {
-			return err
+		taken[m.Name] = true
+		if i := slices.IndexFunc(given, func(o *Model) bool { return o.Name == m.Name }); i >= 0 {
+			m.Version = given[i].Version + 1
+			given[i] = m
+		} else {
+			given = append(given, m)
 		}
 	}
-	if err := places(b.models); err != nil {
+	models, err := withArchives(given)
+	if err != nil {
 		return err
 	}
-	r.models, r.byName = b.models, map[string]*Model{}
-	for _, m := range b.models {
+	if err := places(models); err != nil {
+		return err
+	}
+	r.models, r.byName = models, map[string]*Model{}
+	for _, m := range models {
 		r.byName[m.Name] = m
 	}
 	return nil
 }
 
-// batch is a registration under way.
-type batch struct {
-	models []*Model
-	before map[string]*Model
-	taken  map[string]bool // names that the batch defines itself
-}
-
-// add puts a model and its archive in, in place of those of the same names.
-func (b *batch) add(m *Model, prefix string) error {
-	if old := b.before[m.Name]; old != nil {
-		m.Version = old.Version + 1
+// withArchives puts the archive of each model behind it. One that is there already stays the same.
+func withArchives(given []*Model) ([]*Model, error) {
+	names := map[string]bool{}
+	for _, m := range given {
+		names[m.Name] = true
 	}
-	b.put(m)
-	if !archived(m) {
-		return nil
+	var out []*Model
+	for _, m := range given {
+		out = append(out, m)
+		if !archived(m) {
+			continue
+		}
+		if m.Archive == nil {
+			m.Archive = newArchive(m)
+		}
+		if names[m.Archive.Name] {
+			return nil, Errorf(NameConflict, "model %s is where removed rows of %s would go; rename it, or give %s archive: false", m.Archive.Name, m.Name, m.Name)
+		}
+		out = append(out, m.Archive)
 	}
-	archive := newArchive(m)
-	if b.taken[archive.Name] {
-		return Errorf(NameConflict, "model %s is where removed rows of %s would go; rename it, or give %s archive: false", archive.Name, m.Name, m.Name)
-	}
-	if old := b.before[archive.Name]; old != nil && old.ArchiveOf == nil {
-		return Errorf(NameConflict, "model %s is where removed rows of %s would go; rename it, or give %s archive: false", archive.Name, m.Name, m.Name)
-	}
-	m.Archive = archive
-	b.put(archive)
-	return nil
-}
-
-// put replaces the model of the same name, or appends m.
-func (b *batch) put(m *Model) {
-	if i := slices.IndexFunc(b.models, func(o *Model) bool { return o.Name == m.Name }); i >= 0 {
-		b.models[i] = m
-		return
-	}
-	b.models = append(b.models, m)
+	return out, nil
 }
 
 // archived tells whether a model has an archive.

@@ -2,14 +2,10 @@ package model
 
 import (
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 )
-
-// triggerEvents are what a trigger can follow (models, section 17).
-var triggerEvents = []string{"insert", "update", "remove", "schedule"}
 
 // triggers reads and checks the triggers. Nothing runs them; writes of a model that has some are refused.
 func (d *definition) triggers() error {
@@ -37,25 +33,37 @@ func (d *definition) triggers() error {
 	return nil
 }
 
+// badTrigger is an error of a trigger with a stable prefix of its own (models, section 22.1).
+func (d *definition) badTrigger(kind, format string, args ...any) *Error {
+	e := d.bad(format, args...)
+	e.prefix = "ERR_TRIGGER_" + kind + ":"
+	return e
+}
+
 // trigger checks one trigger.
 func (d *definition) trigger(event string, t canonjson.Value) error {
 	where := "triggers." + event + ": "
 	if t.Kind() != canonjson.KindObject {
 		return d.bad("%sa trigger is an object", where)
 	}
-	if err := d.known(where, t, triggerFormat); err != nil {
+	if err := d.known(where, t, &triggerPart); err != nil {
 		return err
 	}
 	command, callback := !t.Get("into").IsAbsent() || !t.Get("op").IsAbsent(), !t.Get("fnRef").IsAbsent()
-	if command == callback {
-		return d.bad("%sa trigger is either a command (into, op) or a callback (fnRef)", where)
+	command = command || !t.Get("data").IsAbsent() || !t.Get("condition").IsAbsent()
+	callback = callback || !t.Get("args").IsAbsent()
+	switch {
+	case command == callback:
+		return d.bad("%sa trigger is either a command (into, op, data, condition) or a callback (fnRef, args)", where)
+	case !t.Get("cascade").IsAbsent():
+		return d.bad("%scascade does not exist: what a trigger writes fires no trigger", where)
 	}
 	if command {
 		if err := d.triggerCommand(where, t); err != nil {
 			return err
 		}
 	} else if t.Get("fnRef").Kind() != canonjson.KindString || t.Get("fnRef").Str() == "" {
-		return d.bad("%sERR_TRIGGER_FN_REF: fnRef must be the name of a function", where)
+		return d.badTrigger("FN_REF", "%sfnRef must be the name of a function", where)
 	}
 	if err := d.triggerTimes(where, event, t); err != nil {
 		return err
@@ -73,7 +81,7 @@ func (d *definition) trigger(event string, t canonjson.Value) error {
 
 // triggerCommand checks a trigger that writes.
 func (d *definition) triggerCommand(where string, t canonjson.Value) error {
-	if t.Get("into").Kind() != canonjson.KindString {
+	if t.Get("into").Str() == "" {
 		return d.bad("%sinto must be the name of a model", where)
 	}
 	data, condition := t.Get("data"), t.Get("condition")
@@ -138,7 +146,7 @@ func (d *definition) onFields(where, event string, v canonjson.Value) error {
 
 // when checks the condition of a trigger.
 func (d *definition) when(where string, v canonjson.Value, depth int) error {
-	bad := d.bad("%sERR_TRIGGER_WHEN: when holds exactly one of eq, ne, gt, gte, lt, lte, in (two operands), and, or, not", where)
+	bad := d.badTrigger("WHEN", "%swhen holds exactly one of eq, ne, gt, gte, lt, lte, in (two operands), and, or, not", where)
 	if v.Kind() != canonjson.KindObject || v.Len() != 1 || depth > 16 {
 		return bad
 	}
@@ -177,7 +185,7 @@ func (d *definition) placeholders(where, event string, v canonjson.Value) error 
 			return nil
 		}
 		if !placeholder.MatchString(s) || event == "schedule" && s != "{{now}}" {
-			return d.bad("%sERR_TRIGGER_PLACEHOLDER: %s must be the whole text, one of {{root.path}}, {{before.path}}, {{now}}; a schedule has only {{now}}", where, strconv.Quote(clipDigits(s)))
+			return d.badTrigger("PLACEHOLDER", "%s%s must be the whole text, one of {{root.path}}, {{before.path}}, {{now}}; a schedule has only {{now}}", where, Quote(s))
 		}
 	case canonjson.KindObject:
 		for _, m := range v.Members() {

@@ -122,6 +122,9 @@ func coerceNumber(v canonjson.Value) (canonjson.Value, error) {
 	if v.Kind() == canonjson.KindNumber {
 		return v, nil
 	}
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return canonjson.Exact(n), nil // all digits, as a number that is written so keeps them
+	}
 	return canonjson.Float(f), nil
 }
 
@@ -199,17 +202,21 @@ func PlainDecimal(s string) (string, bool) {
 	return whole, true
 }
 
+// finerThanNanos is a fraction of a second that would be cut.
+var finerThanNanos = regexp.MustCompile(`\.[0-9]{9}[0-9]*[1-9]`)
+
 // coerceTimestamp takes RFC 3339 and gives it in UTC, with as many digits of a second as needed.
 func coerceTimestamp(v canonjson.Value) (canonjson.Value, error) {
 	const want = "a time such as 2042-06-01T08:30:00Z"
 	if v.Kind() != canonjson.KindString {
 		return canonjson.Value{}, unfitting(want, v)
 	}
+	// time.Parse takes a comma too, and drops what is finer than a nanosecond.
 	at, err := time.Parse(time.RFC3339Nano, v.Str())
-	if err != nil {
+	if err != nil || strings.Contains(v.Str(), ",") || finerThanNanos.MatchString(v.Str()) {
 		return canonjson.Value{}, unfitting(want, v)
 	}
-	if at = at.UTC(); at.Year() < 0 || at.Year() > 9999 {
+	if at = at.UTC(); at.Year() < 1 || at.Year() > 9999 {
 		return canonjson.Value{}, unfitting(want, v)
 	}
 	return canonjson.String(at.Format(time.RFC3339Nano)), nil
@@ -221,7 +228,7 @@ func coerceDay(v canonjson.Value) (canonjson.Value, error) {
 	if v.Kind() != canonjson.KindString {
 		return canonjson.Value{}, unfitting(want, v)
 	}
-	if _, err := time.Parse(time.DateOnly, v.Str()); err != nil {
+	if at, err := time.Parse(time.DateOnly, v.Str()); err != nil || at.Year() < 1 {
 		return canonjson.Value{}, unfitting(want, v)
 	}
 	return v, nil
@@ -249,7 +256,7 @@ func coerceBytes(v canonjson.Value) (canonjson.Value, error) {
 	if err != nil || len(raw) > maxBytesValue {
 		return canonjson.Value{}, unfitting(want, v)
 	}
-	return v, nil
+	return canonjson.String(base64.StdEncoding.EncodeToString(raw)), nil // without the line ends that the decoder skips
 }
 
 // Fit makes the value that is stored of v in f: of its type, one of its enum, declared sub-fields fitted. Null stays null.
@@ -279,11 +286,22 @@ func Fit(f *Field, v canonjson.Value) (canonjson.Value, error) {
 // oneOf tells whether v is a value of f's enum.
 func oneOf(f *Field, v canonjson.Value) bool {
 	for _, e := range f.Enum {
-		if fitted, err := Coerce(f.Type, e); err == nil && fitted.Equal(v) {
+		if fitted, err := Coerce(f.Type, e); err == nil && sameValue(fitted, v) {
 			return true
 		}
 	}
 	return false
+}
+
+// sameValue compares two values of one type. Integers are compared by their digits: as JSON numbers two that differ beyond
+// 2^53 are equal.
+func sameValue(a, b canonjson.Value) bool {
+	x, err := strconv.ParseInt(a.Literal(), 10, 64)
+	y, err2 := strconv.ParseInt(b.Literal(), 10, 64)
+	if err == nil && err2 == nil {
+		return x == y
+	}
+	return a.Equal(b)
 }
 
 // enumWords lists the values of an enum in a sentence.

@@ -26,7 +26,9 @@ suite() { # name, command...
 }
 
 suite "lint"            scripts/lint.sh
-suite "unit"            go test -count=1 -v -timeout 15m $(go list ./... | grep -v -e /internal/durability -e '/persistence$')
+models='/model(/|$)|/internal/(source|modeldiff|modelserver|modelaccess|injection|realdb)(/|$)'
+suite "unit"            go test -count=1 -v -timeout 15m $(go list ./... | grep -vE "/internal/durability|/persistence\$|$models")
+suite "models"          go test -count=1 -v -timeout 12m $(go list ./... | grep -E "$models")
 suite "scenarios"       go test -count=1 -v -timeout 10m ./persistence
 suite "kills, cuts, histories" go test -count=1 -v -timeout 15m ./internal/durability
 suite "control: no sync" go test -count=1 -v -tags weaken -run 'FindMissingSync' ./internal/durability

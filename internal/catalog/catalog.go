@@ -200,7 +200,21 @@ func (c *Catalog) View(r Rights, e Endpoint) *View { return c.ViewFor(r, e, nil)
 
 // ViewFor gives what rights may see of e, of that what who's audience sees. It comes from a bounded cache.
 func (c *Catalog) ViewFor(r Rights, e Endpoint, who *identity.Principal) *View {
-	key := viewKey{e, rightsKey(r), c.audienceKey(who)}
+	return c.ViewGranted(Grants{rights: r, key: rightsKey(r)}, e, who)
+}
+
+// Grants are rights with their name, which takes time to make: for callers who ask again and again.
+type Grants struct {
+	rights Rights
+	key    string
+}
+
+// NewGrants names rights. The caller must not change them afterwards.
+func NewGrants(r Rights) Grants { return Grants{rights: r, key: rightsKey(r)} }
+
+// ViewGranted is ViewFor with rights that have their name.
+func (c *Catalog) ViewGranted(g Grants, e Endpoint, who *identity.Principal) *View {
+	r, key := g.rights, viewKey{e, g.key, c.audienceKey(who)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if v := c.views[key]; v != nil {

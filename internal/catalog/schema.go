@@ -263,11 +263,15 @@ func Clip(s string, n int) string {
 	return b.String()
 }
 
-// Invisible tells whether r is a format, direction or tag character that a reader cannot see.
+// Invisible tells whether r is a format, direction, filler, selector or tag character that a reader cannot see, or a line
+// break that is none to most programs.
 func Invisible(r rune) bool {
 	switch {
-	case r >= 0x200b && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x2060 && r <= 0x206f,
-		r == 0xfeff, r == 0x00ad, r >= 0xe0000 && r <= 0xe007f, r >= 0xfe00 && r <= 0xfe0f:
+	case r >= 0x200b && r <= 0x200f, r >= 0x2028 && r <= 0x202e, r >= 0x2060 && r <= 0x206f,
+		r == 0xfeff, r == 0x00ad, r >= 0xe0000 && r <= 0xe0fff, r >= 0xfe00 && r <= 0xfe0f:
+		return true
+	case r == 0x034f, r == 0x061c, r == 0x115f, r == 0x1160, r == 0x17b4, r == 0x17b5, r >= 0x180b && r <= 0x180f,
+		r == 0x3164, r == 0xffa0, r >= 0xfff0 && r <= 0xfffb, r >= 0x1bca0 && r <= 0x1bca3, r >= 0x1d173 && r <= 0x1d17a:
 		return true
 	}
 	return false

@@ -20,6 +20,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/tabellion-mcp/tabellion/fault"
@@ -110,7 +111,9 @@ type Gate struct {
 	places   *places
 	ops      opPlaces
 	failures *failures // failed authentications, by address
-	crowd    *failures // refusals for rate and overload, by principal: when an audit row is due
+	mu       sync.Mutex
+	kept     map[string]catalog.Grants // of fixed policies, see granted
+	crowd    *failures                 // refusals for rate and overload, by principal: when an audit row is due
 }
 
 // New makes a gate.
@@ -126,6 +129,7 @@ func New(cfg Config) *Gate {
 	}
 	return &Gate{
 		cfg:      cfg,
+		kept:     map[string]catalog.Grants{},
 		rates:    newRates(cfg.Limits, cfg.Clock),
 		places:   newPlaces(cfg.Limits),
 		failures: newFailures(cfg.Limits.AuthFailures, cfg.Clock),

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tabellion-mcp/tabellion/fault"
@@ -89,19 +90,77 @@ func (g *Gate) admit(who *identity.Principal) *fault.Error {
 
 // view gives the cached view for what who has.
 func (g *Gate) view(ctx context.Context, who *identity.Principal, e catalog.Endpoint) (*catalog.View, *fault.Error) {
-	questions := g.cfg.Catalog.Questions(e)
-	if len(questions) == 0 {
-		return g.cfg.Catalog.ViewFor(nil, e, who), nil
-	}
-	known, err := g.survey(ctx, who, questions)
+	granted, err := g.granted(ctx, who, e)
 	if err != nil {
 		return nil, noDecision(err)
 	}
-	rights := catalog.Rights{}
-	for i, q := range questions {
-		rights[q] = known[i]
+	return g.cfg.Catalog.ViewGranted(granted, e, who), nil
+}
+
+// maxGranted bounds the kept grants; all are forgotten beyond it.
+const maxGranted = 4096
+
+// granted tells what who has of what an endpoint's listing asks. The answers of a policy that cannot change are kept:
+// with many operations they take longer than a call.
+func (g *Gate) granted(ctx context.Context, who *identity.Principal, e catalog.Endpoint) (catalog.Grants, error) {
+	key := ""
+	if fixed(g.decider(who)) {
+		key = grantedKey(who, e)
+		g.mu.Lock()
+		kept, ok := g.kept[key]
+		g.mu.Unlock()
+		if ok {
+			return kept, nil
+		}
 	}
-	return g.cfg.Catalog.ViewFor(rights, e, who), nil
+	questions := g.cfg.Catalog.Questions(e)
+	rights := catalog.Rights{}
+	if len(questions) > 0 {
+		known, err := g.survey(ctx, who, questions)
+		if err != nil {
+			return catalog.Grants{}, err
+		}
+		for i, q := range questions {
+			rights[q] = known[i]
+		}
+	}
+	granted := catalog.NewGrants(rights)
+	if key != "" {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if len(g.kept) >= maxGranted {
+			clear(g.kept)
+		}
+		g.kept[key] = granted
+	}
+	return granted, nil
+}
+
+// fixed tells whether a decider always gives the same answers.
+func fixed(d policy.Decider) bool {
+	switch d.(type) {
+	case *policy.Policy, policy.Open:
+		return true
+	}
+	return false
+}
+
+// grantedKey names everything that a fixed policy's answers depend on.
+func grantedKey(who *identity.Principal, e catalog.Endpoint) string {
+	var b strings.Builder
+	b.WriteString(string(e))
+	for _, s := range who.Subjects {
+		b.WriteByte(0)
+		b.WriteString(s)
+	}
+	if who.Only != nil {
+		b.WriteString("\x00\x00only")
+	}
+	for _, s := range who.Only {
+		b.WriteByte(0)
+		b.WriteString(s.String())
+	}
+	return b.String()
 }
 
 // decider is who decides for who.

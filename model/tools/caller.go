@@ -141,17 +141,17 @@ func (c *caller) projection(m *model.Model) string {
 
 // computable tells whether the caller may read what an aggregate column looks at.
 func (c *caller) computable(m *model.Model, col *model.Compute) bool {
-	return computable(c.t.cfg.Registry, c.access, m, col) && (col.Agg == nil || c.knows(c.target(m, col)))
+	return c.t.computable(c.access, m, col) && (col.Agg == nil || c.knows(c.aggregated(m, col)))
 }
 
-// target is the model that an aggregate column looks at.
-func (c *caller) target(m *model.Model, col *model.Compute) *model.Model {
+// aggregated is the model that an aggregate column looks at.
+func (c *caller) aggregated(m *model.Model, col *model.Compute) *model.Model {
 	return c.t.cfg.Registry.Get(m.Relation(col.Agg.Relation).Model)
 }
 
-// computable tells whether an audience may read what an aggregate column looks at. Functions may look at what their
-// caller cannot.
-func computable(r *model.Registry, a *model.Access, m *model.Model, col *model.Compute) bool {
+// computable tells whether an audience may read what an aggregate column looks at, as far as roles tell; nil is the full
+// surface. Functions may look at what their caller cannot.
+func (t *Tools) computable(a *model.Access, m *model.Model, col *model.Compute) bool {
 	if col.Agg == nil {
 		return true
 	}
@@ -159,8 +159,8 @@ func computable(r *model.Registry, a *model.Access, m *model.Model, col *model.C
 	if relation == nil {
 		return false
 	}
-	target := r.Get(relation.Model)
-	if target == nil || target.Hidden {
+	target := t.cfg.Registry.Get(relation.Model)
+	if target == nil || !t.offers(target) {
 		return false
 	}
 	if a == nil {
@@ -186,14 +186,21 @@ func (c *caller) get(ctx context.Context, m *model.Model, id canonjson.Value, na
 	if m.Keyless {
 		return catalog.Result{}, model.Errorf(model.Unsupported, "%s has no key, so that a row cannot be named; use list with a condition", m.Name)
 	}
-	row, err := c.t.cfg.Engine.QueryOne(ctx, c.call(served), m.Name+"($condition: @c0)"+c.selection(m, names), canonjson.Object(canonjson.M("c0", locator(m, id))))
+	at, err := c.locator(m, id)
 	if err != nil {
 		return catalog.Result{}, err
 	}
-	if row.IsAbsent() || row.Kind() == canonjson.KindNull {
+	params := canonjson.Object(canonjson.M("c0", at))
+	answer, err := c.t.cfg.Engine.Query(ctx, c.call(served), m.Name+"($condition: @c0)"+c.selection(m, names), params, engine.Page{Limit: 1})
+	if err != nil {
+		return catalog.Result{}, err
+	}
+	if len(answer.Rows) == 0 {
 		return catalog.Result{}, fault.New(fault.NotFound, "%s %s not found", m.Name, plainID(id))
 	}
-	return rowResult(row), nil
+	r := rowResult(answer.Rows[0])
+	r.Meta = unrepresentable(answer.Unrepresentable)
+	return r, nil
 }
 
 // plainID is an id in a sentence: the caller's own input, escaped and cut.
@@ -256,7 +263,11 @@ func (c *caller) create(ctx context.Context, name string, body canonjson.Value) 
 
 // update answers update_X and update.
 func (c *caller) update(ctx context.Context, m *model.Model) (catalog.Result, error) {
-	row, err := c.t.cfg.Engine.Update(ctx, c.call(served), m.Name, locator(m, c.in.Get("id")), c.in.Get("set"), c.in.Get("expectedVersion"))
+	at, err := c.target(m)
+	if err != nil {
+		return catalog.Result{}, err
+	}
+	row, err := c.t.cfg.Engine.Update(ctx, c.call(served), m.Name, at, c.in.Get("set"), c.in.Get("expectedVersion"))
 	if err != nil {
 		return catalog.Result{}, err
 	}
@@ -265,26 +276,52 @@ func (c *caller) update(ctx context.Context, m *model.Model) (catalog.Result, er
 
 // remove answers delete_X and delete.
 func (c *caller) remove(ctx context.Context, m *model.Model) (catalog.Result, error) {
-	removed, err := c.t.cfg.Engine.Remove(ctx, c.call(served), m.Name, locator(m, c.in.Get("id")), c.in.Get("expectedVersion"), true)
+	at, err := c.target(m)
+	if err != nil {
+		return catalog.Result{}, err
+	}
+	removed, err := c.t.cfg.Engine.Remove(ctx, c.call(served), m.Name, at, c.in.Get("expectedVersion"), true)
 	if err != nil {
 		return catalog.Result{}, err
 	}
 	return removedResult(removed), nil
 }
 
-// binding names the request that a cursor belongs to: what is listed, but for the size of the page.
+// locator is the condition that finds the row with an id. Who may not read the field of ids is not told its name.
+func (c *caller) locator(m *model.Model, id canonjson.Value) (canonjson.Value, error) {
+	if c.who != nil && !locates(c.access, m) {
+		return id, model.Errorf(model.Denied, "you may not name a row of %s by its id; use list with a condition", m.Name)
+	}
+	return canonjson.Object(canonjson.M(m.IDField, id)), nil
+}
+
+// target is the condition that finds the row of an update or a removal. Who may not read its version is not told where
+// that is kept.
+func (c *caller) target(m *model.Model) (canonjson.Value, error) {
+	if !c.in.Get("expectedVersion").IsAbsent() && c.who != nil && !versioned(c.access, m) {
+		return canonjson.Value{}, model.Errorf(model.Unsupported, "%s keeps no version that you may see; leave expectedVersion out", m.Name)
+	}
+	return c.locator(m, c.in.Get("id"))
+}
+
+// binding names the request that a cursor belongs to: what is listed, but for the size of the page, and the tenant. The
+// order of members counts: it is that of the sort keys.
 func (c *caller) binding(text string, params canonjson.Value) []byte {
-	digest := sha256.Sum256(canonjson.Array(canonjson.String(text), orNull(params)).AppendCanonical(nil))
+	digest := sha256.Sum256(canonjson.Array(canonjson.String(c.op.Who.Tenant), canonjson.String(text), orNull(params)).AppendJSON(nil))
 	return append([]byte("models\x00"), digest[:]...)
 }
 
-// seal makes a cursor.
+// seal makes a cursor. A place whose sort values are too long for one has none: the list is cut there, and says so.
 func (c *caller) seal(bind []byte, p *plan.Position) (string, error) {
 	plain, err := json.Marshal(place{Position: p.Value().AppendJSON(nil)})
 	if err != nil {
 		return "", err
 	}
-	return c.t.cfg.Cursors.Seal(seal.PurposeCursor, cursorLife, bind, plain)
+	text, err := c.t.cfg.Cursors.Seal(seal.PurposeCursor, cursorLife, bind, plain)
+	if errors.Is(err, seal.ErrTooLong) {
+		return "", nil
+	}
+	return text, err
 }
 
 // open reads a cursor. Whatever is wrong with one, the words are the same.

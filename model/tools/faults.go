@@ -19,6 +19,7 @@ var codes = map[model.Class]fault.Code{
 	model.Version:     fault.RevisionConflict,
 	model.Busy:        fault.Busy,
 	model.Unreachable: fault.StoreUnavailable,
+	model.Unknown:     fault.StoreUnavailable, // the audit trail must not read as if it had been refused
 }
 
 // asFault is the fault of an error of the engine. Its message passes through untouched, its prefix included; what is

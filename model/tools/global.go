@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/tabellion-mcp/tabellion/fault"
@@ -114,8 +115,16 @@ func (t *Tools) genericOperation(name, title, does string, c policy.Capability) 
 		},
 		Bounds: catalog.Bounds{Deadline: readWithin},
 	}
-	op.Listing = everybody(op)
+	op.Listing = t.somebody(op, func(a *model.Access, m *model.Model) bool { return a.Read(m) == nil })
 	return op
+}
+
+// somebody lists op in full for every audience that may use it on at least one model.
+func (t *Tools) somebody(op *catalog.Operation, may func(*model.Access, *model.Model) bool) func(*identity.Principal) (catalog.Listing, bool) {
+	return func(who *identity.Principal) (catalog.Listing, bool) {
+		a := t.access(who)
+		return op.Full(), a == nil || slices.ContainsFunc(t.models, func(m *model.Model) bool { return may(a, m) })
+	}
 }
 
 // genericGet gives one row of any model.
@@ -162,8 +171,9 @@ func orNull(v canonjson.Value) canonjson.Value {
 }
 
 // genericWrite makes a write over all models.
-func (t *Tools) genericWrite(name, title, does string, run func(*caller, *model.Model) (catalog.Result, error)) *catalog.Operation {
+func (t *Tools) genericWrite(action model.Action, name, title, does string, run func(*caller, *model.Model) (catalog.Result, error)) *catalog.Operation {
 	op := t.genericOperation(name, title, does, policy.ModelsWrite)
+	op.Listing = t.somebody(op, func(a *model.Access, m *model.Model) bool { return t.writable(m) && a.Write(m, action, false) == nil })
 	op.Effects, op.Outside = catalog.Effects{ReadOnly: catalog.No, Invalidates: []string{"model_get", "model_list", "query"}}, true
 	op.Out, op.Publish.Output = outRow, anyRowOutput
 	op.Run = func(ctx context.Context, call *catalog.Call) (catalog.Result, error) {
@@ -180,7 +190,7 @@ func (t *Tools) genericWrite(name, title, does string, run func(*caller, *model.
 
 // genericCreate adds a row to any model.
 func (t *Tools) genericCreate() *catalog.Operation {
-	op := t.genericWrite("create", "Create a row", "Adds one row to a model and gives it back.", func(c *caller, m *model.Model) (catalog.Result, error) {
+	op := t.genericWrite(model.ActInsert, "create", "Create a row", "Adds one row to a model and gives it back.", func(c *caller, m *model.Model) (catalog.Result, error) {
 		return c.create(c.ctx, m.Name, c.in.Get("body"))
 	})
 	op.In, op.Effects.Destructive = inGenericCreate, catalog.No
@@ -189,7 +199,7 @@ func (t *Tools) genericCreate() *catalog.Operation {
 
 // genericUpdate changes a row of any model.
 func (t *Tools) genericUpdate() *catalog.Operation {
-	op := t.genericWrite("update", "Update a row", "Changes fields of one row and gives it back, or null when there is no such row.", func(c *caller, m *model.Model) (catalog.Result, error) {
+	op := t.genericWrite(model.ActUpdate, "update", "Update a row", "Changes fields of one row and gives it back, or null when there is no such row.", func(c *caller, m *model.Model) (catalog.Result, error) {
 		return c.update(c.ctx, m)
 	})
 	op.In = inGenericUpdate
@@ -198,7 +208,7 @@ func (t *Tools) genericUpdate() *catalog.Operation {
 
 // genericDelete removes a row of any model.
 func (t *Tools) genericDelete() *catalog.Operation {
-	op := t.genericWrite("delete", "Delete a row", "Removes one row of a model; where the model has an archive, it stays there.", func(c *caller, m *model.Model) (catalog.Result, error) {
+	op := t.genericWrite(model.ActRemove, "delete", "Delete a row", "Removes one row of a model; where the model has an archive, it stays there.", func(c *caller, m *model.Model) (catalog.Result, error) {
 		return c.remove(c.ctx, m)
 	})
 	op.In, op.Out, op.Publish.Output = inGenericDelete, outRemoved, removedOutput

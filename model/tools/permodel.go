@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 	"github.com/tabellion-mcp/tabellion/internal/catalog"
 	"github.com/tabellion-mcp/tabellion/internal/identity"
 	"github.com/tabellion-mcp/tabellion/model"
@@ -33,7 +32,7 @@ func (t *Tools) reading(m *model.Model, verb, title, does string) *catalog.Opera
 	}
 	op.Listing = func(who *identity.Principal) (catalog.Listing, bool) {
 		a := t.access(who)
-		if a != nil && a.Read(m) != nil {
+		if a != nil && (a.Read(m) != nil || verb == "get" && !locates(a, m)) {
 			return catalog.Listing{}, false
 		}
 		l := op.Full()
@@ -56,18 +55,27 @@ func (t *Tools) get(m *model.Model) *catalog.Operation {
 
 // list is list_X.
 func (t *Tools) list(m *model.Model) *catalog.Operation {
-	op := t.reading(m, "list", "List", "Lists rows. q is the query behind the model's name, such as ($condition: @c, $sort: @s) { "+someFields(m)+" }; values stand in params.")
+	op := t.reading(m, "list", "List", "Lists rows. q is the query behind the model's name: ($condition: @c, $sort: @s) { field, relation { field } }; values stand in params.")
 	op.In, op.Out, op.Content = inList, outRows, []string{"params"}
 	op.Run = func(ctx context.Context, call *catalog.Call) (catalog.Result, error) {
 		return t.answer(ctx, call, func(c *caller) (catalog.Result, error) {
 			q := call.In.Get("q").Str()
 			if q == "" {
-				q = c.projection(m)
+				return c.list(ctx, m.Name+c.projection(m), call.In.Get("params"))
 			}
-			return c.list(ctx, m.Name+q, call.In.Get("params"))
+			return c.list(ctx, behind(m.Name, q), call.In.Get("params"))
 		})
 	}
 	return op
+}
+
+// behind puts q behind the name of a model. A q that begins like a name must not make another name of it: list_Course with
+// Deleted { title } would be a query on CourseDeleted.
+func behind(name, q string) string {
+	if strings.IndexByte(" \t\r\n({-", q[0]) < 0 {
+		return name + " " + q // which is no query, and refused as that
+	}
+	return name + q
 }
 
 // writing makes a write of m.
@@ -88,7 +96,7 @@ func (t *Tools) writing(m *model.Model, action model.Action, verb, title, does s
 		if a == nil {
 			return op.Full(), true
 		}
-		if a.Write(m, action, false) != nil {
+		if a.Write(m, action, false) != nil || action != model.ActInsert && !locates(a, m) {
 			return catalog.Listing{}, false
 		}
 		l := op.Full()
@@ -149,21 +157,13 @@ func doc(m *model.Model, does string) string {
 	return words + " " + does
 }
 
-// someFields names two fields for an example.
-func someFields(m *model.Model) string {
-	var names []string
-	for _, f := range m.Fields {
-		if f.Name != "_id" && !f.Added && f.Read == nil && len(names) < 2 {
-			names = append(names, f.Name)
-		}
-	}
-	if len(names) == 0 {
-		return "_id"
-	}
-	return strings.Join(names, ", ")
+// locates tells whether somebody may name a row by its id.
+func locates(a *model.Access, m *model.Model) bool {
+	f := m.Field(m.IDField)
+	return f == nil || a.ReadField(m, f)
 }
 
-// locator is the condition that finds the row with an id.
-func locator(m *model.Model, id canonjson.Value) canonjson.Value {
-	return canonjson.Object(canonjson.M(m.IDField, id))
+// versioned tells whether somebody may name the version that a row must have; nil is the full surface.
+func versioned(a *model.Access, m *model.Model) bool {
+	return m.VersionOf != nil && (a == nil || a.ReadField(m, m.VersionOf))
 }

@@ -2,7 +2,9 @@ package tools
 
 import (
 	"fmt"
+	"slices"
 	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 	"github.com/tabellion-mcp/tabellion/internal/catalog"
@@ -20,32 +22,27 @@ const cutNote = "The list was cut: there are more rows. Continue with next_curso
 // written as escapes, which mean the same to a parser (security requirements, S46).
 func text(json []byte) catalog.Block { return catalog.Block{Type: "text", Text: visible(json)} }
 
-// visible escapes invisible characters in JSON text. They can stand only inside strings.
+// visible escapes control and invisible characters in JSON text. They can stand only inside strings.
 func visible(json []byte) string {
-	plain := true
-	for _, b := range json {
-		if b >= 0x80 || b == 0x7f {
-			plain = false
-			break
-		}
-	}
-	if plain {
+	if !slices.ContainsFunc(json, func(b byte) bool { return b >= 0x7f }) {
 		return string(json)
 	}
 	out := make([]byte, 0, len(json)+16)
 	for _, r := range string(json) {
-		if !catalog.Invisible(r) {
-			out = append(out, string(r)...)
-			continue
-		}
-		if high, low := utf16.EncodeRune(r); r > 0xffff {
+		switch high, low := utf16.EncodeRune(r); {
+		case !hidden(r):
+			out = utf8.AppendRune(out, r)
+		case r > 0xffff:
 			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
-			continue
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
 		}
-		out = fmt.Appendf(out, `\u%04x`, r)
 	}
 	return string(out)
 }
+
+// hidden tells whether a reader of r sees nothing, or something else than what stands there.
+func hidden(r rune) bool { return r >= 0x7f && r < 0xa0 || catalog.Invisible(r) }
 
 // rowResult is one row: the bare object as text.
 func rowResult(row canonjson.Value) catalog.Result {

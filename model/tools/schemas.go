@@ -1,6 +1,8 @@
 package tools
 
 import (
+	"slices"
+
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 	"github.com/tabellion-mcp/tabellion/internal/catalog"
 	"github.com/tabellion-mcp/tabellion/model"
@@ -11,16 +13,16 @@ import (
 var (
 	inNothing = catalog.MustSchema(`{"type":"object","properties":{},"additionalProperties":false}`)
 	inGet     = catalog.MustSchema(`{"type":"object","properties":{"id":{"type":["string","number"]}},"required":["id"],"additionalProperties":false}`)
-	inList    = catalog.MustSchema(`{"type":"object","properties":{"q":{"type":"string"},"params":{"type":"object"},` + paging + `},"additionalProperties":false}`)
-	inCreate  = catalog.MustSchema(`{"type":"object","properties":{"body":{"type":"object"},` + onceKey + `},"required":["body"],"additionalProperties":false}`)
-	inUpdate  = catalog.MustSchema(`{"type":"object","properties":{"id":{"type":["string","number"]},"set":{"type":"object"},` + version + `,` + onceKey + `},"required":["id","set"],"additionalProperties":false}`)
+	inList    = catalog.MustSchema(`{"type":"object","properties":{"q":{"type":"string"},"params":{"type":"object","properties":{}},` + paging + `},"additionalProperties":false}`)
+	inCreate  = catalog.MustSchema(`{"type":"object","properties":{"body":{"type":"object","properties":{}},` + onceKey + `},"required":["body"],"additionalProperties":false}`)
+	inUpdate  = catalog.MustSchema(`{"type":"object","properties":{"id":{"type":["string","number"]},"set":{"type":"object","properties":{}},` + version + `,` + onceKey + `},"required":["id","set"],"additionalProperties":false}`)
 	inDelete  = catalog.MustSchema(`{"type":"object","properties":{"id":{"type":["string","number"]},` + version + `,` + onceKey + `},"required":["id"],"additionalProperties":false}`)
-	inQuery   = catalog.MustSchema(`{"type":"object","properties":{"gql":{"type":"string","description":"The query, from the model's name on."},"params":{"type":"object","description":"Values, by the names behind the @ signs of the query."}},"required":["gql"],"additionalProperties":false}`)
+	inQuery   = catalog.MustSchema(`{"type":"object","properties":{"gql":{"type":"string","description":"The query, from the model's name on."},"params":{"type":"object","properties":{},"description":"Values, by the names behind the @ signs of the query."}},"required":["gql"],"additionalProperties":false}`)
 
 	inGenericGet    = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,` + anyID + `,` + selecting + `},"required":["model","id"],"additionalProperties":false}`)
-	inGenericList   = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,"condition":{"type":"object"},"sort":{"type":["object","array"]},` + selecting + `,` + paging + `},"required":["model"],"additionalProperties":false}`)
-	inGenericCreate = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,"body":{"type":"object","description":"Fields of the new row."},` + onceKey + `},"required":["model","body"],"additionalProperties":false}`)
-	inGenericUpdate = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,` + anyID + `,"set":{"type":"object","description":"Fields to change, or $set, $inc, $unset."},` + version + `,` + onceKey + `},"required":["model","id","set"],"additionalProperties":false}`)
+	inGenericList   = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,"condition":{"type":"object","properties":{}},"sort":{"type":["object","array"],"properties":{},"items":{}},` + selecting + `,` + paging + `},"required":["model"],"additionalProperties":false}`)
+	inGenericCreate = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,"body":{"type":"object","properties":{},"description":"Fields of the new row."},` + onceKey + `},"required":["model","body"],"additionalProperties":false}`)
+	inGenericUpdate = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,` + anyID + `,"set":{"type":"object","properties":{},"description":"Fields to change, or $set, $inc, $unset."},` + version + `,` + onceKey + `},"required":["model","id","set"],"additionalProperties":false}`)
 	inGenericDelete = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,` + anyID + `,` + version + `,` + onceKey + `},"required":["model","id"],"additionalProperties":false}`)
 )
 
@@ -46,18 +48,27 @@ var (
 // too, so that it is one of its branches.
 const failure = `{"type":"object","properties":{"code":{"type":"string"},"message":{"type":"string"},"current":{}},"required":["code","message"],"additionalProperties":false}`
 
+// group is the form of a row that is no row of the model but a group of them: its members have the names that q gives
+// them, which may be names of fields.
+const group = `{"type":"object","properties":{},"description":"A group, where q groups."}`
+
+// free is the schema of an object with any members.
+var free = canonjson.Raw([]byte(`{"type":"object","properties":{}}`))
+
 // Listed results that are the same for all models.
 var (
-	rowsOutput    = either(rowsOf(canonjson.Raw([]byte(`{"type":"object"}`))))
-	anyRowOutput  = either(rowOf(canonjson.Raw([]byte(`{"type":["object","null"]}`))))
+	rowsOutput    = either(rowsOf(free))
+	anyRowOutput  = either(rowOf(canonjson.Raw([]byte(`{"type":["object","null"],"properties":{}}`))))
 	removedOutput = either(canonjson.Raw(outRemoved.Text()))
 	noArguments   = catalog.MustSchema(`{"type":"object","properties":{}}`)
 )
 
-// either is a listed output: that of a success, or a failure.
+// either is a listed output: that of a success, or a failure. Here and below each object has properties and each array
+// items, be there none to name: there are clients that take no other schema.
 func either(success canonjson.Value) *catalog.Schema {
 	return schema(canonjson.Object(
 		canonjson.M("type", canonjson.String("object")),
+		canonjson.M("properties", canonjson.Object()),
 		canonjson.M("oneOf", canonjson.Array(success, canonjson.Raw([]byte(failure))))))
 }
 
@@ -154,33 +165,45 @@ func described(v canonjson.Value, words string) canonjson.Value {
 	return canonjson.Object(append(append([]canonjson.Member{}, v.Members()...), canonjson.M("description", canonjson.String(words)))...)
 }
 
-// fieldSchema is the schema of a field's value; null tells that null is a value too.
-func fieldSchema(f *model.Field, null bool) canonjson.Value {
+// fieldSchema is the schema of a field's value for an audience; null tells that null is a value too.
+func fieldSchema(m *model.Model, f *model.Field, a *model.Access, null bool) canonjson.Value {
 	types := jsonTypes(f.Type)
 	if len(types) > 0 && null {
 		types = append(append([]string{}, types...), "null")
 	}
-	var m []canonjson.Member
+	var out []canonjson.Member
 	if len(types) > 0 {
-		m = append(m, typed(types...).Members()...)
+		out = append(out, typed(types...).Members()...)
 	}
-	if f.Type == model.Array {
-		m = append(m, canonjson.M("items", canonjson.Object()))
+	switch f.Type {
+	case model.Array:
+		out = append(out, canonjson.M("items", canonjson.Object()))
+	case model.Object:
+		out = append(out, canonjson.M("properties", subSchemas(m, f, a)))
 	}
 	if f.Enum != nil {
 		values := append([]canonjson.Value{}, f.Enum...)
 		if null {
 			values = append(values, canonjson.Null())
 		}
-		m = append(m, canonjson.M("enum", canonjson.Array(values...)))
+		out = append(out, canonjson.M("enum", canonjson.Array(values...)))
 	}
 	if f.Format != "" {
-		m = append(m, canonjson.M("format", canonjson.String(f.Format)))
+		out = append(out, canonjson.M("format", canonjson.String(f.Format)))
 	}
-	if f.Description != "" {
-		m = append(m, canonjson.M("description", canonjson.String(f.Description)))
+	return described(canonjson.Object(out...), f.Description)
+}
+
+// subSchemas are the declared parts of an object field that an audience may read. A part without a list of its own is as
+// readable as its object.
+func subSchemas(m *model.Model, f *model.Field, a *model.Access) canonjson.Value {
+	var out []canonjson.Member
+	for _, sub := range f.Fields {
+		if a == nil || sub.Read == nil || a.ReadField(m, sub) {
+			out = append(out, canonjson.M(sub.Name, fieldSchema(m, sub, a, !sub.Required)))
+		}
 	}
-	return canonjson.Object(m...)
+	return canonjson.Object(out...)
 }
 
 // rowOutput is the listed output of get_X, list_X, create_X and update_X for an audience; nil is the full surface. A row
@@ -189,11 +212,11 @@ func (t *Tools) rowOutput(m *model.Model, a *model.Access, list bool) *catalog.S
 	var ps []canonjson.Member
 	for _, f := range m.Fields {
 		if a == nil || a.ReadField(m, f) {
-			ps = append(ps, canonjson.M(f.Name, fieldSchemaOut(f)))
+			ps = append(ps, canonjson.M(f.Name, fieldSchemaOut(m, f)))
 		}
 	}
 	for _, c := range m.Computes {
-		if (a == nil || a.ReadCompute(m, c)) && computable(t.cfg.Registry, a, m, c) {
+		if (a == nil || a.ReadCompute(m, c)) && t.computable(a, m, c) {
 			ps = append(ps, canonjson.M(c.Name, described(canonjson.Object(), c.Description)))
 		}
 	}
@@ -203,17 +226,17 @@ func (t *Tools) rowOutput(m *model.Model, a *model.Access, list bool) *catalog.S
 	}
 	row := canonjson.Object(append(typed(kind...).Members(), canonjson.M("properties", canonjson.Object(ps...)))...)
 	if list {
-		return either(rowsOf(row))
+		return either(rowsOf(canonjson.Object(canonjson.M("anyOf", canonjson.Array(row, canonjson.Raw([]byte(group)))))))
 	}
 	return either(rowOf(row))
 }
 
-// fieldSchemaOut is the schema of a field in a row. Its enum is not repeated: what is stored may be older than the
-// definition.
-func fieldSchemaOut(f *model.Field) canonjson.Value {
+// fieldSchemaOut is the schema of a field in a row. Enums and parts of objects are not repeated: what is stored may be
+// older than the definition.
+func fieldSchemaOut(m *model.Model, f *model.Field) canonjson.Value {
 	out := *f
-	out.Enum, out.Description = nil, ""
-	return fieldSchema(&out, true)
+	out.Enum, out.Description, out.Fields = nil, "", nil
+	return fieldSchema(m, &out, nil, true)
 }
 
 // input is the listed input of a write for an audience; nil is the full surface.
@@ -225,13 +248,13 @@ func (t *Tools) input(m *model.Model, a *model.Access, action model.Action) *cat
 		return schema(object(properties{{"body", bodySchema(m, a)}, {"idempotencyKey", key}}, "body"))
 	case model.ActUpdate:
 		ps := properties{{"id", idSchema(m)}, {"set", setSchema(m, a)}}
-		if m.VersionOf != nil {
+		if versioned(a, m) {
 			ps = append(ps, property{"expectedVersion", expected})
 		}
 		return schema(object(append(ps, property{"idempotencyKey", key}), "id", "set"))
 	}
 	ps := properties{{"id", idSchema(m)}}
-	if m.VersionOf != nil {
+	if versioned(a, m) {
 		ps = append(ps, property{"expectedVersion", expected})
 	}
 	return schema(object(append(ps, property{"idempotencyKey", key}), "id"))
@@ -242,10 +265,10 @@ func bodySchema(m *model.Model, a *model.Access) canonjson.Value {
 	var ps properties
 	var required []string
 	for _, f := range m.Fields {
-		if f.Generated || f.Column == "" || a != nil && f.Name != "_id" && !a.WriteField(m, f, model.ActInsert) {
+		if f.Column == "" || f.Name != "_id" && !writes(m, f, a, model.ActInsert) {
 			continue
 		}
-		ps = append(ps, property{f.Name, fieldSchema(f, !f.Required)})
+		ps = append(ps, property{f.Name, fieldSchema(m, f, a, !f.Required)})
 		if f.Required || f.Name == "_id" && m.IDPrefix == "" && !f.AutoIncrement {
 			required = append(required, f.Name)
 		}
@@ -253,19 +276,32 @@ func bodySchema(m *model.Model, a *model.Access) canonjson.Value {
 	return described(object(ps, required...), "Fields of the new row.")
 }
 
+// writes tells whether an audience may write f. An object is written as a whole, so that all of its parts must be his.
+func writes(m *model.Model, f *model.Field, a *model.Access, action model.Action) bool {
+	switch {
+	case f.Generated, f.Added && f.Name == "updatedAt" && m.Times != model.NoTimes:
+		return false
+	case a == nil:
+		return true
+	}
+	return a.WriteField(m, f, action) && !slices.ContainsFunc(f.Fields, func(sub *model.Field) bool {
+		return sub.Write != nil && !a.WriteField(m, sub, action)
+	})
+}
+
 // setSchema is the schema of a change: fields, or operators.
 func setSchema(m *model.Model, a *model.Access) canonjson.Value {
 	var ps properties
 	for _, f := range m.Fields {
-		if f.Name == "_id" || f.Generated || a != nil && !a.WriteField(m, f, model.ActUpdate) {
+		if f.Name == "_id" || slices.Contains(m.Key, f) || !writes(m, f, a, model.ActUpdate) {
 			continue
 		}
-		ps = append(ps, property{f.Name, fieldSchema(f, !f.Required)})
+		ps = append(ps, property{f.Name, fieldSchema(m, f, a, !f.Required)})
 	}
 	for _, operator := range []property{
-		{"$set", described(typed("object"), "Fields to set, beside the other operators.")},
-		{"$inc", described(typed("object"), "Numbers to add to fields.")},
-		{"$unset", described(typed("object"), "Fields to make missing.")},
+		{"$set", described(free, "Fields to set, beside the other operators.")},
+		{"$inc", described(free, "Numbers to add to fields.")},
+		{"$unset", described(free, "Fields to make missing.")},
 	} {
 		ps = append(ps, operator)
 	}

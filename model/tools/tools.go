@@ -39,7 +39,6 @@ const (
 // Engine is what the operations call; *engine.Engine is one.
 type Engine interface {
 	Query(ctx context.Context, c engine.Call, text string, params canonjson.Value, page engine.Page) (*engine.Answer, error)
-	QueryOne(ctx context.Context, c engine.Call, text string, params canonjson.Value) (canonjson.Value, error)
 	Insert(ctx context.Context, c engine.Call, name string, data canonjson.Value) (canonjson.Value, error)
 	Update(ctx context.Context, c engine.Call, name string, condition, data, expect canonjson.Value) (canonjson.Value, error)
 	Remove(ctx context.Context, c engine.Call, name string, condition, expect canonjson.Value, one bool) (engine.Removed, error)

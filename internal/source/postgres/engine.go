@@ -55,7 +55,7 @@ func (e *engine) View(ctx context.Context, many bool, fn func(sqlexec.Conn) erro
 			return err
 		}
 		err := fn(c)
-		return errors.Join(err, c.end(ctx, "ROLLBACK"))
+		return also(err, c.end(ctx, "ROLLBACK"))
 	})
 	return e.fault(ctx, err)
 }
@@ -87,13 +87,21 @@ func (e *engine) transact(ctx context.Context, c *conn, fn func(sqlexec.Conn) er
 		return err
 	}
 	if err := fn(c); err != nil {
-		return errors.Join(err, c.end(ctx, "ROLLBACK"))
+		return also(err, c.end(ctx, "ROLLBACK"))
 	}
 	err := c.end(ctx, "COMMIT")
 	if err != nil && codeOf(err) == "" { // no word of the server: it may have committed
 		return fmt.Errorf("%w: %w", plan.ErrUnknown, err)
 	}
 	return err
+}
+
+// also adds what went wrong while cleaning up.
+func also(err, cleaning error) error {
+	if cleaning == nil {
+		return err
+	}
+	return errors.Join(err, cleaning)
 }
 
 // codeOf is the SQLSTATE of an error, "" for errors that are not the server's.

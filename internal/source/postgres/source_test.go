@@ -19,16 +19,16 @@ import (
 func TestSource(t *testing.T) { sourcetest.Run(t, newPlace) }
 
 // newPlace makes an empty database.
-func newPlace(t *testing.T) sourcetest.Place {
+func newPlace(t testing.TB) sourcetest.Place {
 	cluster := pgcluster.Start(t)
 	return placeAt(t, cluster, cluster.NewDatabase(t))
 }
 
 // placeAt makes a place of a database.
-func placeAt(t *testing.T, cluster *pgcluster.Cluster, url string) sourcetest.Place {
+func placeAt(t testing.TB, cluster *pgcluster.Cluster, url string) sourcetest.Place {
 	return sourcetest.Place{
 		Engine: sqlgen.EnginePostgres,
-		Open: func(t *testing.T, o sourcetest.Options) plan.Source {
+		Open: func(t testing.TB, o sourcetest.Options) plan.Source {
 			t.Helper()
 			c := postgres.Config{Read: url, Write: url, Timeout: o.Timeout, LockTimeout: o.LockTimeout, MaxUnindexed: o.MaxUnindexed, OnSQL: o.OnSQL, Now: o.Now}
 			if o.NoWrites {
@@ -40,9 +40,9 @@ func placeAt(t *testing.T, cluster *pgcluster.Cluster, url string) sourcetest.Pl
 			}
 			return s
 		},
-		Exec:  func(t *testing.T, script string) { t.Helper(); cluster.Exec(t, url, script) },
-		Query: func(t *testing.T, text string) [][]string { t.Helper(); return query(t, url, text) },
-		Plan: func(t *testing.T, s sourcetest.Sent) string {
+		Exec:  func(t testing.TB, script string) { t.Helper(); cluster.Exec(t, url, script) },
+		Query: func(t testing.TB, text string) [][]string { t.Helper(); return query(t, url, text) },
+		Plan: func(t testing.TB, s sourcetest.Sent) string {
 			t.Helper()
 			return explain(t, url, s)
 		},
@@ -50,7 +50,7 @@ func placeAt(t *testing.T, cluster *pgcluster.Cluster, url string) sourcetest.Pl
 }
 
 // query gives rows as text.
-func query(t *testing.T, url, text string) [][]string {
+func query(t testing.TB, url, text string) [][]string {
 	t.Helper()
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, url)
@@ -82,7 +82,7 @@ func query(t *testing.T, url, text string) [][]string {
 }
 
 // explain gives the plan of a statement for any arguments.
-func explain(t *testing.T, url string, s sourcetest.Sent) string {
+func explain(t testing.TB, url string, s sourcetest.Sent) string {
 	t.Helper()
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, url)

@@ -112,9 +112,8 @@ func testPlans(t *testing.T, p Place) {
 				continue
 			}
 			how := p.Plan(t, s)
-			t.Logf("%s\n%s\n%s", name, s.Text, how)
-			if scansTable(p.Engine, how, table) {
-				t.Errorf("%s reads all of %s:\n%s\n%s", name, table, s.Text, how)
+			if scansTable(p.Engine, how, table) || strings.Contains(name, "window") && !stopsEarly(p.Engine, how) {
+				t.Errorf("%s reads more of %s than it must:\n%s\n%s", name, table, s.Text, how)
 			}
 		}
 	}
@@ -161,6 +160,14 @@ func scansTable(engine sqlgen.Engine, how, table string) bool {
 		}
 	}
 	return false
+}
+
+// stopsEarly tells whether the rows of a window come in the order of the index, but for rows of the same age.
+func stopsEarly(engine sqlgen.Engine, how string) bool {
+	if engine == sqlgen.EnginePostgres {
+		return strings.Contains(how, "Presorted Key: t1.age") && strings.Contains(how, "Index Cond: (team = p.c0)")
+	}
+	return strings.Contains(how, "USING INDEX idx_Person_team_age (team=?)\nUSE TEMP B-TREE FOR LAST TERM OF ORDER BY")
 }
 
 // testCatalog asks for tables and rights.

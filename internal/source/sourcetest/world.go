@@ -26,12 +26,12 @@ import (
 type Place struct {
 	Engine sqlgen.Engine
 	// Open opens a source on the database.
-	Open func(t *testing.T, o Options) plan.Source
+	Open func(t testing.TB, o Options) plan.Source
 	// Exec runs a script as a person with all rights. Query gives the cells of rows as text.
-	Exec  func(t *testing.T, script string)
-	Query func(t *testing.T, sql string) [][]string
+	Exec  func(t testing.TB, script string)
+	Query func(t testing.TB, sql string) [][]string
 	// Plan gives the engine's words on how it would carry a statement out.
-	Plan func(t *testing.T, s Sent) string
+	Plan func(t testing.TB, s Sent) string
 }
 
 // Options are what the tests vary.
@@ -51,7 +51,7 @@ type Sent struct {
 }
 
 // Run runs all tests. newPlace makes an empty database.
-func Run(t *testing.T, newPlace func(t *testing.T) Place) {
+func Run(t *testing.T, newPlace func(t testing.TB) Place) {
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, Place)
@@ -96,7 +96,7 @@ func Run(t *testing.T, newPlace func(t *testing.T) Place) {
 
 // world is a source with models and tables.
 type world struct {
-	t        *testing.T
+	t        testing.TB
 	place    Place
 	source   plan.Source
 	registry *model.Registry
@@ -106,7 +106,7 @@ type world struct {
 }
 
 // open makes the tables of definitions and a source on them.
-func open(t *testing.T, p Place, definitions string, o Options) *world {
+func open(t testing.TB, p Place, definitions string, o Options) *world {
 	t.Helper()
 	w := define(t, p, definitions)
 	for _, statement := range sqlgen.DDL(p.Engine, w.registry.List()) {
@@ -117,7 +117,7 @@ func open(t *testing.T, p Place, definitions string, o Options) *world {
 }
 
 // define makes the registry.
-func define(t *testing.T, p Place, definitions string) *world {
+func define(t testing.TB, p Place, definitions string) *world {
 	t.Helper()
 	w := &world{t: t, place: p, registry: model.NewRegistry(model.Options{})}
 	if err := w.registry.Register(parse(t, definitions).Items()...); err != nil {

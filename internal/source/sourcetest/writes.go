@@ -224,6 +224,10 @@ func testMutate(t *testing.T, p Place) {
 	w.want("roots found by their keys", lines(a.Rows), "o2 - again - - - second - - -\no1 - again - - - first - - -")
 	w.want("items", w.all("Item"), "i1 o1 a -\ni2 o2 moved -")
 	w.want("bills", w.all("Bill"), "b1 o1 3\nb2 o2 2")
+	moved := item("i9", "c")
+	moved.Keys = [][]plan.FieldValue{{{Field: w.field("Item.order")}, {Field: w.field("Item.sku"), Value: value(`"a"`)}}}
+	w.mustApply(&plan.Write{Kind: plan.Mutate, Model: w.model("Order"), Nodes: []*plan.Node{order("o1", "first", items(moved))}})
+	w.want("a child found by a key with the parent in it", w.all("Item"), "i1 o1 c -\ni2 o2 moved -")
 	outside := order("o1", "first")
 	outside.Scope = w.is("Order.owner", plan.EQ, `"me"`)
 	if _, err := w.apply(&plan.Write{Kind: plan.Mutate, Model: w.model("Order"), Nodes: []*plan.Node{order("o9", "ninth"), outside}}); !errors.Is(err, plan.ErrOutside) {

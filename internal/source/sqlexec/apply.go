@@ -224,27 +224,45 @@ func chunks(keys []sqlgen.Tuple) [][]sqlgen.Tuple {
 func (wr *writer) insertAll(w *plan.Write) (*plan.Applied, error) {
 	out := &plan.Applied{}
 	var keys []sqlgen.Tuple
-	for _, row := range w.Rows {
-		back, err := wr.insert(w.Model, row)
+	for rows := w.Rows; len(rows) > 0; {
+		n := wr.x.Generator.Together(rows)
+		back, err := wr.insert(w.Model, rows[:n])
 		if err != nil {
 			return nil, err
 		}
-		out.Rows = append(out.Rows, back)
-		keys = append(keys, keyOf(w.Model, back))
+		for _, row := range back {
+			keys = append(keys, keyOf(w.Model, row))
+		}
+		out.Rows, rows = append(out.Rows, back...), rows[n:]
 	}
 	return out, wr.check(w.Model, keys, w.Check)
 }
 
-// insert inserts one row.
-func (wr *writer) insert(m *model.Model, row plan.Row) (plan.ReadRow, error) {
-	rows, err := wr.stored(wr.x.Generator.Insert(m, row))
+// insert inserts rows of the same fields.
+func (wr *writer) insert(m *model.Model, rows []plan.Row) ([]plan.ReadRow, error) {
+	back, err := wr.stored(wr.x.Generator.Insert(m, rows))
 	if err != nil {
-		return plan.ReadRow{}, err
+		return nil, err
 	}
-	if len(rows) != 1 {
-		return plan.ReadRow{}, fmt.Errorf("an insert into %s gave %d rows back", m.Name, len(rows))
+	if len(back) != len(rows) {
+		return nil, fmt.Errorf("an insert of %d rows into %s gave %d back", len(rows), m.Name, len(back))
 	}
-	return rows[0], wr.unchanged(m, rows[0], row)
+	for i := range rows {
+		if err := wr.inserted(m, back[i], rows[i]); err != nil {
+			return nil, err
+		}
+	}
+	return back, nil
+}
+
+// inserted looks whether a row that came back is the one that was sent.
+func (wr *writer) inserted(m *model.Model, row plan.ReadRow, sent plan.Row) error {
+	for _, fv := range sent {
+		if fv.Field == m.ID() && fv.Field.Column != "" && !same(cellOf(m, row, fv.Field), fv.Value) && plainText(cellOf(m, row, fv.Field)) != plainText(fv.Value) {
+			return fmt.Errorf("an insert into %s gave rows back in another order", m.Name)
+		}
+	}
+	return wr.unchanged(m, row, sent)
 }
 
 // unchanged makes sure that the database kept all digits of decimals and times.
@@ -552,11 +570,11 @@ func (wr *writer) nodeRow(n *plan.Node, keys [][]plan.FieldValue, link []plan.Fi
 			return wr.change(n.Model, row, w.Set, n.Check)
 		}
 	}
-	back, err := wr.insert(n.Model, linkedRow(n.Row, link))
+	back, err := wr.insert(n.Model, []plan.Row{linkedRow(n.Row, link)})
 	if err != nil {
-		return back, err
+		return plan.ReadRow{}, err
 	}
-	return back, wr.check(n.Model, []sqlgen.Tuple{keyOf(n.Model, back)}, n.Check)
+	return back[0], wr.check(n.Model, []sqlgen.Tuple{keyOf(n.Model, back[0])}, n.Check)
 }
 
 // linkedKeys fills the parent's value into keys that hold the field of the link: an Absent one (see plan.Node).

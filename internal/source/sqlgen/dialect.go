@@ -51,6 +51,8 @@ type Dialect interface {
 	windows(b *builder, c *columns, p place, k *plan.Kid, parents parents) string
 
 	lock() string     // after a SELECT that chooses rows to write
+	// perInsert is how many rows of so many fields one INSERT takes.
+	perInsert(fields int) int
 	textCast() string // after the placeholder of a text
 }
 

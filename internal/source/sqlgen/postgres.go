@@ -24,6 +24,12 @@ func (postgres) lock() string                     { return " FOR UPDATE" }
 func (postgres) textCast() string                 { return "::text" }
 func (postgres) count(b *builder, n int64) string { return b.arg(strconv.FormatInt(n, 10)) + "::int8" }
 
+// maxArguments is how many arguments one statement of PostgreSQL can have.
+const maxArguments = 65535
+
+// perInsert saves round trips.
+func (postgres) perInsert(fields int) int { return max(1, min(100, maxArguments/(fields+1))) }
+
 // truth is a constant.
 func (postgres) truth(is bool) string { return strconv.FormatBool(is) }
 

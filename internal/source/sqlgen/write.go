@@ -102,33 +102,55 @@ func PresentNames(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
 }
 
-// Insert writes one row and reads it back as stored.
-func (g Generator) Insert(m *model.Model, row plan.Row) (Selection, error) {
+// Together tells how many rows from the first on one INSERT can take: rows of the same fields, as many as the engine gains
+// from.
+func (g Generator) Together(rows []plan.Row) int {
+	n := 1
+	for n < len(rows) && n < g.Dialect.perInsert(len(rows[0])) && slices.EqualFunc(rows[0], rows[n], func(a, b plan.FieldValue) bool { return a.Field == b.Field }) {
+		n++
+	}
+	return n
+}
+
+// Insert writes rows of the same fields and reads them back as stored, in their order.
+func (g Generator) Insert(m *model.Model, rows []plan.Row) (Selection, error) {
 	b := g.start()
 	p := b.table(m)
-	var names, values, stored []string
-	for _, fv := range row {
+	var fields []int // of each row: those that have a column of their own
+	var names, stored []string
+	for i, fv := range rows[0] {
 		if p.Column(fv.Field) == nil && fv.Field == m.ID() && m.Composite() {
 			continue
 		}
-		names = append(names, b.target(p, fv.Field))
-		values = append(values, b.content(p, fv.Field, fv.Value))
-		stored = append(stored, fv.Field.Name)
+		name := b.target(p, fv.Field)
+		if slices.Contains(names, name) {
+			continue // a key column that is a field and _id, too
+		}
+		fields, names, stored = append(fields, i), append(names, name), append(stored, fv.Field.Name)
 	}
+	present := ""
 	if p.Present {
-		if id := m.ID(); id != nil && !slices.Contains(stored, id.Name) {
+		if id := m.ID(); id != nil {
 			stored = append(stored, id.Name)
 		}
 		names = append(names, quote(PresentColumn))
-		values = append(values, b.arg(PresentText(stored))+b.d.textCast())
+		present = b.arg(PresentText(stored)) + b.d.textCast()
 	}
-	text := "INSERT INTO " + p.from()
 	if len(names) == 0 {
-		text += " DEFAULT VALUES"
-	} else {
-		text += " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(values, ", ") + ")"
+		return b.returning(p, "INSERT INTO "+p.from()+" DEFAULT VALUES")
 	}
-	return b.returning(p, text)
+	tuples := make([]string, len(rows))
+	for i, row := range rows {
+		values := make([]string, 0, len(names))
+		for _, at := range fields {
+			values = append(values, b.content(p, row[at].Field, row[at].Value))
+		}
+		if p.Present {
+			values = append(values, present)
+		}
+		tuples[i] = "(" + strings.Join(values, ", ") + ")"
+	}
+	return b.returning(p, "INSERT INTO "+p.from()+" ("+strings.Join(names, ", ")+") VALUES "+strings.Join(tuples, ", "))
 }
 
 // returning reads all fields of the rows that a statement wrote.

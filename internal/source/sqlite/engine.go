@@ -95,7 +95,7 @@ func (e *engine) View(ctx context.Context, many bool, fn func(sqlexec.Conn) erro
 		return e.fault(ctx, err)
 	}
 	err = fn(c)
-	return e.fault(ctx, errors.Join(err, c.run(context.WithoutCancel(ctx), "ROLLBACK")))
+	return e.fault(ctx, also(err, c.run(context.WithoutCancel(ctx), "ROLLBACK")))
 }
 
 // maxTries is how often a write is tried when the database is busy.
@@ -131,7 +131,7 @@ func (e *engine) transact(ctx context.Context, c *conn, fn func(sqlexec.Conn) er
 	calm := context.WithoutCancel(ctx) // nothing interrupts the end of a transaction
 	if err := fn(c); err != nil {
 		c.calm()
-		return errors.Join(err, c.run(calm, "ROLLBACK"))
+		return also(err, c.run(calm, "ROLLBACK"))
 	}
 	c.calm()
 	err := c.run(calm, "COMMIT")
@@ -142,6 +142,14 @@ func (e *engine) transact(ctx context.Context, c *conn, fn func(sqlexec.Conn) er
 		return fmt.Errorf("%w: %w", plan.ErrUnknown, err)
 	}
 	return err
+}
+
+// also adds what went wrong while cleaning up.
+func also(err, cleaning error) error {
+	if cleaning == nil {
+		return err
+	}
+	return errors.Join(err, cleaning)
 }
 
 // settled tells whether a failed COMMIT surely did nothing.

@@ -18,12 +18,12 @@ import (
 func TestSource(t *testing.T) { sourcetest.Run(t, newPlace) }
 
 // newPlace makes an empty database file.
-func newPlace(t *testing.T) sourcetest.Place {
+func newPlace(t testing.TB) sourcetest.Place {
 	return placeAt(t, filepath.Join(t.TempDir(), "a b?c#d.db"))
 }
 
 // placeAt makes a place on a file that does not exist yet.
-func placeAt(t *testing.T, path string) sourcetest.Place {
+func placeAt(t testing.TB, path string) sourcetest.Place {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func placeAt(t *testing.T, path string) sourcetest.Place {
 	}
 	return sourcetest.Place{
 		Engine: sqlgen.EngineSQLite,
-		Open: func(t *testing.T, o sourcetest.Options) plan.Source {
+		Open: func(t testing.TB, o sourcetest.Options) plan.Source {
 			t.Helper()
 			c := sqlite.Config{Read: "sqlite:" + path, Write: path, Timeout: o.Timeout, LockTimeout: o.LockTimeout, MaxUnindexed: o.MaxUnindexed, OnSQL: o.OnSQL, Now: o.Now}
 			if o.NoWrites {
@@ -49,17 +49,17 @@ func placeAt(t *testing.T, path string) sourcetest.Place {
 			}
 			return s
 		},
-		Exec: func(t *testing.T, script string) {
+		Exec: func(t testing.TB, script string) {
 			t.Helper()
 			if _, err := person.Exec(script); err != nil {
 				t.Fatalf("%v in %s", err, script)
 			}
 		},
-		Query: func(t *testing.T, text string) [][]string {
+		Query: func(t testing.TB, text string) [][]string {
 			t.Helper()
 			return query(t, person, text)
 		},
-		Plan: func(t *testing.T, s sourcetest.Sent) string {
+		Plan: func(t testing.TB, s sourcetest.Sent) string {
 			t.Helper()
 			var lines []string
 			args := make([]any, s.Args)
@@ -75,7 +75,7 @@ func placeAt(t *testing.T, path string) sourcetest.Place {
 }
 
 // query gives rows as text.
-func query(t *testing.T, db *sql.DB, text string, args ...any) [][]string {
+func query(t testing.TB, db *sql.DB, text string, args ...any) [][]string {
 	t.Helper()
 	rows, err := db.Query(text, args...)
 	if err != nil {
