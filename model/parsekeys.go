@@ -40,7 +40,8 @@ func (d *definition) existing() error {
 	return d.compositeKey(columns)
 }
 
-// singleKey makes the column of the key the field _id, in the type of the field that has this column.
+// singleKey makes the column of the key the field _id, in the type of the field that has this column. That field stays, for
+// reading and joining by its own name; the column is written as _id alone.
 func (d *definition) singleKey(column string) error {
 	if id := d.fieldNamed("_id"); id != nil {
 		if id.Column == "_id" && column != "_id" {
@@ -55,7 +56,8 @@ func (d *definition) singleKey(column string) error {
 	if err != nil {
 		return err
 	}
-	id := &Field{Name: "_id", Column: column, Type: f.Type, Required: f.Required, AutoIncrement: f.AutoIncrement, Added: true}
+	id := &Field{Name: "_id", Column: column, Type: f.Type, Description: f.Description, Enum: f.Enum, AutoIncrement: f.AutoIncrement, Write: f.Write, Added: true}
+	f.Generated, f.Required, f.AutoIncrement = true, false, false
 	d.m.Fields = append([]*Field{id}, d.m.Fields...)
 	return nil
 }
@@ -197,16 +199,18 @@ func (d *definition) archiveTimes() error {
 	return d.bad("field deletedAt: the archive keeps in it when a row was removed, as a number; give it the type number, or write archive: false")
 }
 
-// columnsOnce refuses two fields with one column. The field _id may have the column of another that shows the key.
+// columnsOnce refuses two fields with one column, for a write could give it two values. A field that shows the key beside an
+// added _id is never written.
 func (d *definition) columnsOnce() error {
 	seen := map[string]string{}
 	for _, f := range d.m.Fields {
-		if other := seen[f.Column]; other != "" && f.Name != "_id" {
+		if f.Column == "" || f.Name == "_id" && f.Added {
+			continue
+		}
+		if other := seen[f.Column]; other != "" {
 			return d.bad("the fields %s and %s are both the column %s; remove one", other, f.Name, Quote(f.Column))
 		}
-		if f.Column != "" && f.Name != "_id" {
-			seen[f.Column] = f.Name
-		}
+		seen[f.Column] = f.Name
 	}
 	return nil
 }
@@ -256,8 +260,11 @@ func (d *definition) names() error {
 func (d *definition) references() error {
 	for _, r := range d.m.Relations {
 		for _, name := range r.Local {
-			if d.m.Field(name) == nil {
+			switch f := d.m.Field(name); {
+			case f == nil:
 				return d.bad("relation %s: localField: %s", r.Name, d.noField(name))
+			case f.Column == "":
+				return d.bad("relation %s: the key has several columns, and localField names them one by one. Write \"localField\": %s", r.Name, jsonList(fieldNames(d.m.Key)))
 			}
 		}
 	}
@@ -280,12 +287,18 @@ func (d *definition) references() error {
 	return nil
 }
 
+// fieldNames are the names of fields.
+func fieldNames(fields []*Field) []string {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.Name
+	}
+	return names
+}
+
 // noField says that there is no such field, and which is near.
 func (d *definition) noField(name string) string {
-	var names []string
-	for _, f := range d.m.Fields {
-		names = append(names, f.Name)
-	}
+	names := fieldNames(d.m.Fields)
 	hint := "declare it in fields"
 	if near := Nearest(name, names); len(near) > 0 {
 		hint = "the nearest is " + near[0]

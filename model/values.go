@@ -89,7 +89,7 @@ func spelled(v canonjson.Value) (string, bool) {
 	if v.Kind() == canonjson.KindString {
 		s = strings.TrimSpace(v.Str())
 	}
-	return s, len(s) <= 400 && numberText.MatchString(s)
+	return s, len(s) <= 2*maxDigits && numberText.MatchString(s)
 }
 
 // coerceInteger takes integers of 64 bits, in any spelling: 5, 5.0, 5e0, "5".
@@ -192,6 +192,9 @@ func PlainDecimal(s string) (string, bool) {
 	whole, fraction = strings.TrimLeft(digits[:point], "0"), strings.TrimRight(digits[point:], "0")
 	if whole == "" {
 		whole = "0"
+	}
+	if len(whole)+len(fraction) > maxDigits {
+		return "", false
 	}
 	if fraction != "" {
 		whole += "." + fraction

@@ -28,8 +28,8 @@ type served struct {
 }
 
 // serve starts the program on a folder of o.dir, with limits that do not count, and makes a key. What the folder data in
-// it holds is served.
-func serve(ctx context.Context, o *options, name string) (*served, error) {
+// it holds is served. more are further sections of its configuration.
+func serve(ctx context.Context, o *options, name string, more ...string) (*served, error) {
 	dir := filepath.Join(o.dir, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func serve(ctx context.Context, o *options, name string) (*served, error) {
 	addr, ops := freeAddr(), freeAddr()
 	config := filepath.Join(dir, "tabellion.yaml")
 	text := fmt.Sprintf("name: bench\ndata: %s\nlisten: %s\nops: %s\nauth:\n  keys: true\n  local: {subject: bench, roles: [admin]}\nlimits: {rate: 0, concurrency: 4096, total_concurrency: 8192}\n",
-		filepath.Join(dir, "data"), addr, ops)
+		filepath.Join(dir, "data"), addr, ops) + strings.Join(more, "")
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,9 @@
 // documents beside a small one.
 //
 //	go run ./internal/bench -binary ./tabellion -out bench/run.jsonl
+//	go run ./internal/bench models -binary ./tabellion -out bench/run.jsonl
+//
+// The second form measures data models on SQLite and PostgreSQL, beside hand-written statements and the reference host.
 //
 // It prints tables and appends one JSON line a measurement to -out. It asserts nothing.
 package main
@@ -55,6 +58,13 @@ type Line struct {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "models" {
+		if err := benchModels(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(2)
+		}
+		return
+	}
 	var o options
 	clients := flag.String("clients", "1,4,16,64", "numbers of clients, separated by commas")
 	flag.StringVar(&o.binary, "binary", "", "program to measure over HTTP; empty leaves that table out")
@@ -162,7 +172,7 @@ func show(title string, lines []Line) {
 }
 
 // keep appends raw lines to a file.
-func keep(path string, lines []Line) error {
+func keep[T any](path string, lines []T) error {
 	if path == "" {
 		return nil
 	}

@@ -133,7 +133,7 @@ func formats() []string {
 // unicodes are characters that look or count otherwise than they seem.
 func unicodes() []string {
 	return []string{
-		"\x00", "a\x00b", "\x00'; DROP TABLE orders; --", "\x01\x02\x03", "\x7f", "\u0085", "\u2028", "\u2029", "\ufeff", "\u200b", "\u200d", "\u202e" + Marker, "\u2066" + Marker + "\u2069", "\U000e0041\U000e0042", "\ufffd", "\uffff", "\U0001f600", "e\u0301", "\u00e9", "ﬁ", "İ", "ı", "ß", "Ａ", "tіtle", "ti\u00adtle", "ti\u200btle", "；DROP TABLE orders；－－", "＇ ＯＲ １＝１", "\u0000'", "\u037e", "𝐭𝐢𝐭𝐥𝐞", "\u0300", "\U0010ffff", "title\u3000", "\u00a0", "\t", "\v", "\f", "\r", "\n", " ", "\u1680",
+		"\x00", "a\x00b", `\u0000`, `a\u0000b`, `\\u0000`, "\x00'; DROP TABLE orders; --", "\x01\x02\x03", "\x7f", "\u0085", "\u2028", "\u2029", "\ufeff", "\u200b", "\u200d", "\u202e" + Marker, "\u2066" + Marker + "\u2069", "\U000e0041\U000e0042", "\ufffd", "\uffff", "\U0001f600", "e\u0301", "\u00e9", "ﬁ", "İ", "ı", "ß", "Ａ", "tіtle", "ti\u00adtle", "ti\u200btle", "；DROP TABLE orders；－－", "＇ ＯＲ １＝１", "\u0000'", "\u037e", "𝐭𝐢𝐭𝐥𝐞", "\u0300", "\U0010ffff", "title\u3000", "\u00a0", "\t", "\v", "\f", "\r", "\n", " ", "\u1680",
 	}
 }
 

@@ -80,7 +80,9 @@ func sample() []string {
 // TestReads puts every string into every position of reading calls, over connections that could write. All tables and the
 // schema stay as they are; answers are refusals or hold no row that the string did not name (M01, S32, S33, S57).
 func TestReads(t *testing.T) {
+	t.Parallel()
 	site.Each(t, func(t *testing.T, p *site.Place) {
+		t.Parallel()
 		w := newWorld(t, p)
 		before := p.Checksum(t)
 		calls, refused, empty := 0, 0, 0

@@ -172,11 +172,38 @@ func (w *writer) fit(f *model.Field, v canonjson.Value) (canonjson.Value, error)
 	if none(v) {
 		return v, nil
 	}
+	return fitField(w.m, f, v)
+}
+
+// fitField is a value of the declared type of f that every database can hold: what is stored here can be asked for
+// afterwards, on each of them.
+func fitField(m *model.Model, f *model.Field, v canonjson.Value) (canonjson.Value, error) {
 	fitted, err := model.Fit(f, v)
-	if err != nil {
-		return v, wrongValue(w.m, f, err)
+	switch {
+	case err != nil:
+		return v, wrongValue(m, f, err)
+	case holdsNUL(fitted):
+		return v, withoutNUL(m, f)
 	}
 	return fitted, nil
+}
+
+// withoutNUL refuses text that not every database can hold.
+func withoutNUL(m *model.Model, f *model.Field) error {
+	return model.Errorf(model.BadValue, "%s takes text without the character U+0000, which not every database can hold; leave it out", place(m, f.Name))
+}
+
+// holdsNUL tells whether the character U+0000 is in a text of v, or in a name.
+func holdsNUL(v canonjson.Value) bool {
+	switch v.Kind() {
+	case canonjson.KindString:
+		return strings.ContainsRune(v.Str(), 0)
+	case canonjson.KindArray:
+		return slices.ContainsFunc(v.Items(), holdsNUL)
+	}
+	return slices.ContainsFunc(v.Members(), func(m canonjson.Member) bool {
+		return strings.ContainsRune(m.Name, 0) || holdsNUL(m.Value)
+	})
 }
 
 // setCreator says who made the row: in a model of owners it is the caller, whatever he sent, unless he is exempt
@@ -248,9 +275,9 @@ func (w *writer) identify(values map[*model.Field]canonjson.Value, id canonjson.
 	f := w.m.ID()
 	switch {
 	case !falsy(id):
-		v, err := model.Fit(f, id)
+		v, err := fitField(w.m, f, id)
 		if err != nil {
-			return wrongValue(w.m, f, err)
+			return err
 		}
 		values[f] = v
 	case f.AutoIncrement:
@@ -271,6 +298,9 @@ func (w *writer) identifyComposite(values map[*model.Field]canonjson.Value, id c
 			return model.Errorf(model.BadValue, "the _id of %s is the text of a JSON array of %d texts. Write {\"_id\": %s}, or give its fields one by one", w.m.Name, len(w.m.Key), sampleKey(w.m))
 		}
 		for i, f := range w.m.Key {
+			if holdsNUL(parts[i]) {
+				return withoutNUL(w.m, f)
+			}
 			if own := values[f]; !own.IsAbsent() && !own.Equal(parts[i]) {
 				return model.Errorf(model.BadBody, "_id and %s differ; send one of them", place(w.m, f.Name))
 			}

@@ -129,7 +129,7 @@ func (t *Tools) somebody(op *catalog.Operation, may func(*model.Access, *model.M
 
 // genericGet gives one row of any model.
 func (t *Tools) genericGet() *catalog.Operation {
-	op := t.genericOperation("get", "Get a row", "Gives one row of a model by its id. select names what to show: title, lessons { title }.", policy.ModelsRead)
+	op := t.genericOperation("get", "Get a row", "Gives one row of a model by its id. select: title, lessons { title }.", policy.ModelsRead)
 	op.In, op.Out, op.Publish.Output, op.Effects.ReadOnly = inGenericGet, outRow, anyRowOutput, catalog.Yes
 	op.Run = func(ctx context.Context, call *catalog.Call) (catalog.Result, error) {
 		return t.answer(ctx, call, func(c *caller) (catalog.Result, error) {
@@ -145,7 +145,7 @@ func (t *Tools) genericGet() *catalog.Operation {
 
 // genericList lists rows of any model.
 func (t *Tools) genericList() *catalog.Operation {
-	op := t.genericOperation("list", "List rows", `Lists rows of a model. condition: {"price": {"$gte": 10}}; sort: {"price": -1}; select names what to show: title, lessons { title }.`, policy.ModelsRead)
+	op := t.genericOperation("list", "List rows", `Lists rows of a model. condition: {"price": {"$gte": 10}}; sort: {"price": -1}; select: title, lessons { title }.`, policy.ModelsRead)
 	op.In, op.Out, op.Publish.Output, op.Effects.ReadOnly = inGenericList, outRows, rowsOutput, catalog.Yes
 	op.Run = func(ctx context.Context, call *catalog.Call) (catalog.Result, error) {
 		return t.answer(ctx, call, func(c *caller) (catalog.Result, error) {

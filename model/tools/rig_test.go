@@ -301,6 +301,9 @@ func (r *rig) fits(t testing.TB, who *identity.Principal, tool string, a answer)
 		}
 		r.outputs[text] = s
 	}
+	if (a.structured.Get("code").Str() != "" && a.structured.Get("message").Str() != "") != a.isError {
+		t.Errorf("%s: failed is %t: %v", tool, a.isError, a.structured)
+	}
 	if err := s.Check(a.structured); err != nil {
 		t.Errorf("%s: the structured content does not fit the listed schema: %v\n%v\n%s", tool, err, a.structured, text)
 	}

@@ -17,23 +17,23 @@ var (
 	inCreate  = catalog.MustSchema(`{"type":"object","properties":{"body":{"type":"object","properties":{}},` + onceKey + `},"required":["body"],"additionalProperties":false}`)
 	inUpdate  = catalog.MustSchema(`{"type":"object","properties":{"id":{"type":["string","number"]},"set":{"type":"object","properties":{}},` + version + `,` + onceKey + `},"required":["id","set"],"additionalProperties":false}`)
 	inDelete  = catalog.MustSchema(`{"type":"object","properties":{"id":{"type":["string","number"]},` + version + `,` + onceKey + `},"required":["id"],"additionalProperties":false}`)
-	inQuery   = catalog.MustSchema(`{"type":"object","properties":{"gql":{"type":"string","description":"The query, from the model's name on."},"params":{"type":"object","properties":{},"description":"Values, by the names behind the @ signs of the query."}},"required":["gql"],"additionalProperties":false}`)
+	inQuery   = catalog.MustSchema(`{"type":"object","properties":{"gql":{"type":"string"},"params":{"type":"object","properties":{},"description":"Values by the names behind @."}},"required":["gql"],"additionalProperties":false}`)
 
 	inGenericGet    = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,` + anyID + `,` + selecting + `},"required":["model","id"],"additionalProperties":false}`)
 	inGenericList   = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,"condition":{"type":"object","properties":{}},"sort":{"type":["object","array"],"properties":{},"items":{}},` + selecting + `,` + paging + `},"required":["model"],"additionalProperties":false}`)
-	inGenericCreate = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,"body":{"type":"object","properties":{},"description":"Fields of the new row."},` + onceKey + `},"required":["model","body"],"additionalProperties":false}`)
-	inGenericUpdate = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,` + anyID + `,"set":{"type":"object","properties":{},"description":"Fields to change, or $set, $inc, $unset."},` + version + `,` + onceKey + `},"required":["model","id","set"],"additionalProperties":false}`)
+	inGenericCreate = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,"body":{"type":"object","properties":{}},` + onceKey + `},"required":["model","body"],"additionalProperties":false}`)
+	inGenericUpdate = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,` + anyID + `,"set":{"type":"object","properties":{},"description":"Fields, or $set, $inc, $unset."},` + version + `,` + onceKey + `},"required":["model","id","set"],"additionalProperties":false}`)
 	inGenericDelete = catalog.MustSchema(`{"type":"object","properties":{` + modelName + `,` + anyID + `,` + version + `,` + onceKey + `},"required":["model","id"],"additionalProperties":false}`)
 )
 
 // Arguments that several operations take.
 const (
-	paging    = `"limit":{"type":"integer","minimum":1,"maximum":10000,"description":"Most rows of this page."},"cursor":{"type":"string","minLength":1,"maxLength":4096,"description":"next_cursor of the page before, with the same other arguments."}`
-	onceKey   = `"idempotencyKey":{"type":"string","minLength":1,"maxLength":128,"description":"Names this write: repeated with the same key, it happens once."}`
-	version   = `"expectedVersion":{"type":["string","number"],"description":"The version that the row must have."}`
-	modelName = `"model":{"type":"string","minLength":1,"maxLength":128,"description":"Name of a model, as describe_schemas gives it."}`
-	anyID     = `"id":{"type":["string","number"],"description":"The row's _id."}`
-	selecting = `"select":{"type":"string","maxLength":65536,"description":"What to show: field, relation { field }."}`
+	paging    = `"limit":{"type":"integer","minimum":1,"maximum":10000},"cursor":{"type":"string","description":"next_cursor of the page before; other arguments unchanged."}`
+	onceKey   = `"idempotencyKey":{"type":"string","minLength":1,"maxLength":128,"description":"Repeated with the same key, it happens once."}`
+	version   = `"expectedVersion":{"type":["string","number"],"description":"Version that the row must have."}`
+	modelName = `"model":{"type":"string","description":"As in describe_schemas."}`
+	anyID     = `"id":{"type":["string","number"]}`
+	selecting = `"select":{"type":"string","maxLength":65536}`
 )
 
 // What results are checked against before they leave. Rows are encoded once and not looked into again: they are made of
@@ -44,9 +44,9 @@ var (
 	outRemoved = catalog.MustSchema(`{"type":"object","properties":{"deletedCount":{"type":"integer"},"archivedCount":{"type":"integer"}},"required":["deletedCount","archivedCount"],"additionalProperties":false}`)
 )
 
-// failure is the form of a failed call. Strict clients hold the structured content of a failure against the listed schema
-// too, so that it is one of its branches.
-const failure = `{"type":"object","properties":{"code":{"type":"string"},"message":{"type":"string"},"current":{}},"required":["code","message"],"additionalProperties":false}`
+// failure are the members of a failed call. Strict clients hold the structured content of a failure against the listed
+// schema too, so that they stand beside those of a success; the one kind or the other is there.
+var failure = canonjson.Raw([]byte(`{"code":{"type":"string"},"message":{"type":"string"}}`))
 
 // group is the form of a row that is no row of the model but a group of them: its members have the names that q gives
 // them, which may be names of fields.
@@ -59,30 +59,29 @@ var free = canonjson.Raw([]byte(`{"type":"object","properties":{}}`))
 var (
 	rowsOutput    = either(rowsOf(free))
 	anyRowOutput  = either(rowOf(canonjson.Raw([]byte(`{"type":["object","null"],"properties":{}}`))))
-	removedOutput = either(canonjson.Raw(outRemoved.Text()))
+	removedOutput = either(canonjson.Raw(outRemoved.Text()).Get("properties"))
 	noArguments   = catalog.MustSchema(`{"type":"object","properties":{}}`)
 )
 
-// either is a listed output: that of a success, or a failure. Here and below each object has properties and each array
-// items, be there none to name: there are clients that take no other schema.
+// either is a listed output: the members of a success and those of a failure, side by side and not as alternatives, which
+// many clients do not read. Here and below each object has properties and each array items, be there none to name: there
+// are clients that take no other schema.
 func either(success canonjson.Value) *catalog.Schema {
-	return schema(canonjson.Object(
-		canonjson.M("type", canonjson.String("object")),
-		canonjson.M("properties", canonjson.Object()),
-		canonjson.M("oneOf", canonjson.Array(success, canonjson.Raw([]byte(failure))))))
+	members := append(slices.Clone(success.Members()), failure.Members()...)
+	return schema(canonjson.Object(canonjson.M("type", canonjson.String("object")), canonjson.M("properties", canonjson.Object(members...))))
 }
 
-// rowsOf is the structured content of a list.
+// rowsOf are the members of a list.
 func rowsOf(row canonjson.Value) canonjson.Value {
-	return object(properties{
-		{"rows", canonjson.Object(canonjson.M("type", canonjson.String("array")), canonjson.M("items", row))},
-		{"next_cursor", typed("string")},
-		{"truncated", typed("boolean")},
-	}, "rows")
+	return canonjson.Object(
+		canonjson.M("rows", canonjson.Object(canonjson.M("type", canonjson.String("array")), canonjson.M("items", row))),
+		canonjson.M("next_cursor", typed("string")),
+		canonjson.M("truncated", typed("boolean")),
+	)
 }
 
-// rowOf is the structured content of one row.
-func rowOf(row canonjson.Value) canonjson.Value { return object(properties{{"row", row}}, "row") }
+// rowOf are the members of one row.
+func rowOf(row canonjson.Value) canonjson.Value { return canonjson.Object(canonjson.M("row", row)) }
 
 // schema reads a schema that was built here.
 func schema(v canonjson.Value) *catalog.Schema { return catalog.MustSchema(string(v.AppendJSON(nil))) }

@@ -60,6 +60,8 @@ type Config struct {
 	Rights policy.Decider
 	// Strict: see engine.Config.
 	Strict bool
+	// Known is what calls straight to the engine say that a caller may know of; nil: all that is not hidden.
+	Known func(Who, *model.Model) bool
 
 	// What tests replace to plant faults. Nil: nothing.
 	Registry   func(*model.Registry)
@@ -80,6 +82,7 @@ type Site struct {
 	Log        *Log
 
 	unwrapped plan.Source
+	known     func(Who, *model.Model) bool
 }
 
 // Log keeps what the operator's log got. It is safe for concurrent use.
@@ -105,7 +108,7 @@ func (l *Log) String() string {
 // New builds a site.
 func New(t testing.TB, p *Place, c Config) *Site {
 	t.Helper()
-	s := &Site{Place: p, Log: &Log{}, Registry: model.NewRegistry(model.Options{})}
+	s := &Site{Place: p, Log: &Log{}, known: c.Known, Registry: model.NewRegistry(model.Options{})}
 	if err := s.Registry.Register(JSON(t, c.Definitions).Items()...); err != nil {
 		t.Fatal(err)
 	}
@@ -258,10 +261,14 @@ func (w Who) Principal() *identity.Principal {
 
 // As is a call of w straight to the engine, as the tools make it: hidden models and those without a right are not known.
 func (s *Site) As(w Who) engine.Call {
-	return engine.Call{
-		Access: s.Permission.For(w.Context()), Profile: plan.Served,
-		Known: func(m *model.Model) bool { return !m.Hidden && (m.ArchiveOf == nil || !m.ArchiveOf.Hidden) },
+	c := engine.Call{Access: s.Permission.For(w.Context()), Profile: plan.Served}
+	c.Known = func(m *model.Model) bool {
+		if s.known != nil {
+			return s.known(w, m)
+		}
+		return !m.Hidden && (m.ArchiveOf == nil || !m.ArchiveOf.Hidden)
 	}
+	return c
 }
 
 // Internal is a call with every right.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -128,7 +128,7 @@ func (e *engine) fault(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", plan.ErrBusy, err)
-	case errors.As(err, &connect), errors.As(err, &network), pgconn.SafeToRetry(err), strings.Contains(err.Error(), "EOF"), strings.Contains(err.Error(), "conn closed"):
+	case errors.As(err, &connect), errors.As(err, &network), pgconn.SafeToRetry(err), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("%w: %w", plan.ErrUnavailable, err)
 	}
 	return err

@@ -85,6 +85,7 @@ func Run(t *testing.T, newPlace func(t testing.TB) Place) {
 		{"Keys", testKeys},
 		{"Writers", testWriters},
 		{"Misfits", testMisfits},
+		{"Truth", testTruth},
 		{"Problems", testProblems},
 		{"OneStatement", testOneStatement},
 		{"Plans", testPlans},

@@ -52,6 +52,9 @@ func testInsert(t *testing.T, p Place) {
 	w.want("rows back", lines(got.Rows), `o1 a - 1 - 12.5 null ["x",{"y":null}] - -`+"\n"+`o2 - - - - - - - - -`)
 	w.want("__present", w.present("Order"), "o1 ,_id,n,note,owner,price,tags,\no2 ,_id,")
 	w.want("none", say("%d", len(w.insert("Order", `[]`).Rows)), "0")
+	got = w.insert("Order", `[{"_id":"m1","n":null,"tags":null,"price":null,"big":1},{"_id":"m2","n":1,"tags":[],"price":"1","big":null}]`)
+	w.want("together", lines(got.Rows), "m1 - - null 1 null - null - -\nm2 - - 1 null 1 - [] - -")
+	w.mustApply(&plan.Write{Kind: plan.Remove, Model: w.model("Order"), Where: w.is("Order._id", plan.LT, `"n"`)})
 	wr := &plan.Write{Kind: plan.Insert, Model: w.model("Order"), Rows: []plan.Row{w.row("Order", `{"_id":"o3","owner":"a"}`), w.row("Order", `{"_id":"o4","owner":"b"}`)}, Check: w.is("Order.owner", plan.EQ, `"a"`)}
 	if _, err := w.apply(wr); !errors.Is(err, plan.ErrOutside) {
 		t.Errorf("a row that the caller could not see: %v", err)
@@ -139,7 +142,7 @@ func testUpdateMany(t *testing.T, p Place) {
 // testRemove archives and deletes.
 func testRemove(t *testing.T, p Place) {
 	w := open(t, p, shop, Options{})
-	w.insert("Order", `[{"_id":"o1","owner":"a","note":null,"zone":1},{"_id":"o2","owner":"b","n":3},{"_id":"o3","owner":"a"}]`[:0]+`[{"_id":"o1","owner":"a","note":null,"tags":[1]},{"_id":"o2","owner":"b","n":3},{"_id":"o3","owner":"a"}]`)
+	w.insert("Order", `[{"_id":"o1","owner":"a","note":null,"tags":[1]},{"_id":"o2","owner":"b","n":3},{"_id":"o3","owner":"a"}]`)
 	order := w.model("Order")
 	remove := func(where, scope plan.Cond, one bool, now int64) (*plan.Applied, error) {
 		return w.apply(&plan.Write{Kind: plan.Remove, Model: order, Where: where, Scope: scope, One: one, Archive: order.Archive, Now: now})
@@ -470,6 +473,20 @@ func testMisfits(t *testing.T, p Place) {
 		wantClass(t, "too large for the column", err, model.BadValue)
 	}
 	w.want("nothing stored", w.ids("Site", nil), "1 2 3 4 5")
+}
+
+// testTruth keeps truth in integers: each row that is not null is either true or false, and shown as such.
+func testTruth(t *testing.T, p Place) {
+	p.Exec(t, `CREATE TABLE flags (id int PRIMARY KEY, b smallint); INSERT INTO flags VALUES (1, 0), (2, 1), (3, 2), (4, -1), (5, NULL)`)
+	w := define(t, p, `[{"name": "Flag", "table": "flags", "key": ["id"], "timestamps": false, "archive": false, "fields": {"_id": {"type": "int", "column": "id"}, "b": "boolean"}}]`)
+	w.start(Options{})
+	w.want("rows", w.all("Flag", "_id", "b"), "1 false\n2 true\n3 true\n4 true\n5 -")
+	w.want("true", w.ids("Flag", w.is("Flag.b", plan.EQ, "true")), "2 3 4")
+	w.want("false", w.ids("Flag", w.is("Flag.b", plan.EQ, "false")), "1")
+	w.want("not true", w.ids("Flag", w.is("Flag.b", plan.NE, "true")), "1")
+	w.want("in", w.ids("Flag", plan.In{By: w.by("Flag.b"), Values: []canonjson.Value{canonjson.Bool(true), canonjson.Bool(false)}}), "1 2 3 4")
+	w.insert("Flag", `[{"_id":6,"b":true},{"_id":7,"b":false}]`)
+	w.want("stored", say("%v", p.Query(t, `SELECT b FROM flags WHERE id > 5 ORDER BY id`)), "[[1] [0]]")
 }
 
 // testProblems names what is missing, and refuses plans about it.

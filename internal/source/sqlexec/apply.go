@@ -248,21 +248,24 @@ func (wr *writer) insert(m *model.Model, rows []plan.Row) ([]plan.ReadRow, error
 		return nil, fmt.Errorf("an insert of %d rows into %s gave %d back", len(rows), m.Name, len(back))
 	}
 	for i := range rows {
-		if err := wr.inserted(m, back[i], rows[i]); err != nil {
+		if len(rows) > 1 && !ofKey(m, back[i], rows[i]) {
+			return nil, fmt.Errorf("an insert into %s gave rows back in another order", m.Name)
+		}
+		if err := wr.unchanged(m, back[i], rows[i]); err != nil {
 			return nil, err
 		}
 	}
 	return back, nil
 }
 
-// inserted looks whether a row that came back is the one that was sent.
-func (wr *writer) inserted(m *model.Model, row plan.ReadRow, sent plan.Row) error {
+// ofKey tells whether a row that came back has the _id that was sent, if one was.
+func ofKey(m *model.Model, row plan.ReadRow, sent plan.Row) bool {
 	for _, fv := range sent {
-		if fv.Field == m.ID() && fv.Field.Column != "" && !same(cellOf(m, row, fv.Field), fv.Value) && plainText(cellOf(m, row, fv.Field)) != plainText(fv.Value) {
-			return fmt.Errorf("an insert into %s gave rows back in another order", m.Name)
+		if fv.Field == m.ID() && fv.Field.Column != "" {
+			return same(cellOf(m, row, fv.Field), fv.Value)
 		}
 	}
-	return wr.unchanged(m, row, sent)
+	return true
 }
 
 // unchanged makes sure that the database kept all digits of decimals and times.
@@ -408,7 +411,7 @@ func changeOf(m *model.Model, row *chosen, set []plan.Assign) (sqlgen.Change, er
 	return ch, nil
 }
 
-// updateMany changes every row that the condition and the scope choose. Rows that need the same UPDATE share it.
+// updateMany changes every row that the condition and the scope choose.
 func (wr *writer) updateMany(w *plan.Write) (*plan.Applied, error) {
 	fields, _ := needed(&plan.Write{Model: w.Model, Set: w.Set})
 	rows, err := wr.choose(w.Model, w.Where, w.Scope, true, fields, -1)
@@ -419,32 +422,48 @@ func (wr *writer) updateMany(w *plan.Write) (*plan.Applied, error) {
 	if len(rows) == 0 || len(w.Set) == 0 {
 		return out, nil
 	}
-	var all []sqlgen.Tuple
-	var order []string
-	alike := map[string][]sqlgen.Tuple{}
-	changes := map[string]sqlgen.Change{}
-	for i := range rows {
-		ch, err := changeOf(w.Model, &rows[i], w.Set)
-		if err != nil {
-			return nil, err
-		}
-		id := alikeID(ch, len(fields) > 0)
-		if _, ok := changes[id]; !ok {
-			changes[id] = ch
-			order = append(order, id)
-		}
-		alike[id] = append(alike[id], rows[i].key)
-		all = append(all, rows[i].key)
+	groups, err := alike(w, rows, len(fields) > 0)
+	if err != nil {
+		return nil, err
 	}
-	for _, id := range order {
-		for _, part := range chunks(alike[id]) {
-			sel, err := wr.x.Generator.Update(w.Model, part, changes[id], false)
+	var all []sqlgen.Tuple
+	for _, g := range groups {
+		all = append(all, g.keys...)
+		for _, part := range chunks(g.keys) {
+			sel, err := wr.x.Generator.Update(w.Model, part, g.Change, false)
 			if _, err := wr.exec(w.Model, sel.Statement, err); err != nil {
 				return nil, err
 			}
 		}
 	}
 	return out, wr.check(w.Model, all, w.Check)
+}
+
+// sameChange are rows that one UPDATE changes.
+type sameChange struct {
+	sqlgen.Change
+	keys []sqlgen.Tuple
+}
+
+// alike puts rows together that the same UPDATE changes. added says that something is added to what a row holds.
+func alike(w *plan.Write, rows []chosen, added bool) ([]*sameChange, error) {
+	var groups []*sameChange
+	byID := map[string]*sameChange{}
+	for i := range rows {
+		ch, err := changeOf(w.Model, &rows[i], w.Set)
+		if err != nil {
+			return nil, err
+		}
+		id := alikeID(ch, added)
+		g := byID[id]
+		if g == nil {
+			g = &sameChange{Change: ch}
+			byID[id] = g
+			groups = append(groups, g)
+		}
+		g.keys = append(g.keys, rows[i].key)
+	}
+	return groups, nil
 }
 
 // alikeID is equal for changes that write the same: values differ only where something is added.

@@ -36,19 +36,6 @@ func SumType(t model.Type) model.Type {
 	return model.Double
 }
 
-// AggType is the type of an aggregate over a field; f is nil for a count of rows.
-func AggType(op model.AggOp, f *model.Field) model.Type {
-	switch {
-	case op == model.Count || f == nil:
-		return model.Long
-	case op == model.Sum:
-		return SumType(f.Type)
-	case op == model.Avg:
-		return model.Double
-	}
-	return f.Type
-}
-
 // aggOperand is an aggregate column as a sort key.
 func (b *builder) aggOperand(p place, a *plan.Agg) value {
 	t := b.table(a.Target)

@@ -50,7 +50,7 @@ type Dialect interface {
 	// windows is the statement of a relation block with a window for each parent.
 	windows(b *builder, c *columns, p place, k *plan.Kid, parents parents) string
 
-	lock() string     // after a SELECT that chooses rows to write
+	lock() string // after a SELECT that chooses rows to write
 	// perInsert is how many rows of so many fields one INSERT takes.
 	perInsert(fields int) int
 	textCast() string // after the placeholder of a text

@@ -108,6 +108,9 @@ func (b *builder) suggestion(p place, where plan.Cond, wanted []plan.Order) []st
 	if f == noField {
 		return nil
 	}
+	if v := b.field(p, f); b.d.compared(v) != v.sql || v.typ != model.String && b.d.collate(v, false) != "" {
+		return nil // no index of the database has this order
+	}
 	var names []string
 	pinned := b.pinned(p, where)
 	for _, own := range p.Model.Fields {

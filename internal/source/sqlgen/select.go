@@ -57,7 +57,7 @@ func (c *columns) text() string {
 	return strings.Join(c.list, ", ")
 }
 
-// field adds a stored field. A composite _id is read as its columns.
+// cell adds a stored field to a SELECT list. A composite _id is read as its columns.
 func (b *builder) cell(c *columns, p place, f *model.Field) Cell {
 	if f.Column == "" && p.Model.Composite() && f == p.Model.ID() {
 		cell := Cell{Field: f, Name: f.Name, Type: f.Type, At: -1}

@@ -29,7 +29,6 @@ type conn struct {
 	onSQL func(string, int)
 	stmts map[string]*stmt
 	args  []driver.NamedValue
-	stop  func() // ends the watch of the running call
 }
 
 // stmt is a prepared statement.
@@ -47,7 +46,7 @@ func dial(dsn string, onSQL func(string, int)) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{raw: raw, onSQL: onSQL, stmts: map[string]*stmt{}, stop: func() {}}
+	c := &conn{raw: raw, onSQL: onSQL, stmts: map[string]*stmt{}}
 	if c.onSQL == nil {
 		c.onSQL = func(string, int) {}
 	}
@@ -88,17 +87,13 @@ func (c *conn) watch(ctx context.Context) (stop func()) {
 			}
 		}
 	})
-	c.stop = sync.OnceFunc(func() {
+	return sync.OnceFunc(func() {
 		close(over)
 		if !cancel() {
 			<-done
 		}
 	})
-	return c.stop
 }
-
-// calm ends the watch early.
-func (c *conn) calm() { c.stop() }
 
 // prepare gives the statement of a text, prepared at first use.
 func (c *conn) prepare(text string) (*stmt, error) {

@@ -86,16 +86,35 @@ func (e *engine) View(ctx context.Context, many bool, fn func(sqlexec.Conn) erro
 	if err != nil {
 		return e.fault(ctx, err)
 	}
-	defer func() { e.readers <- c }()
+	return e.fault(ctx, lend(e.readers, c, func() error { return c.view(ctx, many, fn) }))
+}
+
+// lend gives a borrowed connection back after use; one whose use panicked is in no known state and is closed.
+func lend(pool chan *conn, c *conn, use func() error) error {
+	sound := false
+	defer func() {
+		if !sound {
+			c.close()
+			c = nil
+		}
+		pool <- c
+	}()
+	err := use()
+	sound = true
+	return err
+}
+
+// view runs fn, in a transaction when it sends several statements.
+func (c *conn) view(ctx context.Context, many bool, fn func(sqlexec.Conn) error) error {
 	defer c.watch(ctx)()
 	if !many {
-		return e.fault(ctx, fn(c))
+		return fn(c)
 	}
 	if err := c.run(ctx, "BEGIN"); err != nil {
-		return e.fault(ctx, err)
+		return err
 	}
-	err = fn(c)
-	return e.fault(ctx, also(err, c.run(context.WithoutCancel(ctx), "ROLLBACK")))
+	err := fn(c)
+	return also(err, c.run(context.WithoutCancel(ctx), "ROLLBACK"))
 }
 
 // maxTries is how often a write is tried when the database is busy.
@@ -112,33 +131,35 @@ func (e *engine) Update(ctx context.Context, fn func(sqlexec.Conn) error) error 
 	if err != nil {
 		return e.fault(ctx, err)
 	}
-	defer func() { e.writer <- c }()
-	defer c.watch(ctx)()
-	for try := 1; ; try++ {
-		err := e.fault(ctx, e.transact(ctx, c, fn))
-		if !errors.Is(err, plan.ErrBusy) || try == maxTries || ctx.Err() != nil {
-			return err
+	return lend(e.writer, c, func() error {
+		for try := 1; ; try++ {
+			err := e.fault(ctx, c.transact(ctx, fn))
+			if !errors.Is(err, plan.ErrBusy) || try == maxTries || ctx.Err() != nil {
+				return err
+			}
+			time.Sleep(time.Duration(rand.Int64N(int64(try) * int64(20*time.Millisecond))))
 		}
-		time.Sleep(time.Duration(rand.Int64N(int64(try) * int64(20*time.Millisecond))))
-	}
+	})
 }
 
 // transact is one attempt.
-func (e *engine) transact(ctx context.Context, c *conn, fn func(sqlexec.Conn) error) error {
+func (c *conn) transact(ctx context.Context, fn func(sqlexec.Conn) error) error {
+	calm := c.watch(ctx) // nothing interrupts the end of a transaction
+	defer calm()
 	if err := c.run(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	calm := context.WithoutCancel(ctx) // nothing interrupts the end of a transaction
-	if err := fn(c); err != nil {
-		c.calm()
-		return also(err, c.run(calm, "ROLLBACK"))
+	err := fn(c)
+	calm()
+	ctx = context.WithoutCancel(ctx)
+	if err != nil {
+		return also(err, c.run(ctx, "ROLLBACK"))
 	}
-	c.calm()
-	err := c.run(calm, "COMMIT")
+	err = c.run(ctx, "COMMIT")
 	if err == nil {
 		return nil
 	}
-	if rollback := c.run(calm, "ROLLBACK"); rollback != nil && !c.settled(err) {
+	if rollback := c.run(ctx, "ROLLBACK"); rollback != nil && !c.settled(err) {
 		return fmt.Errorf("%w: %w", plan.ErrUnknown, err)
 	}
 	return err
@@ -166,11 +187,9 @@ const (
 	codeError      = 1
 	codeBusy       = 5
 	codeLocked     = 6
-	codeReadOnly   = 8
 	codeInterrupt  = 9
 	codeFull       = 13
 	codeCantOpen   = 14
-	codeTooBig     = 18
 	codeConstraint = 19
 	codeMismatch   = 20
 

@@ -170,6 +170,27 @@ func TestLocked(t *testing.T) {
 	}
 }
 
+// TestPanic closes a connection whose use panicked in the middle of a transaction.
+func TestPanic(t *testing.T) {
+	s, _ := openFile(t, `CREATE TABLE t (a)`, sqlite.Config{Readers: 1, Write: "yes"})
+	for _, use := range []func(func(sqlexec.Conn) error) error{
+		func(fn func(sqlexec.Conn) error) error { return s.Engine.View(t.Context(), true, fn) },
+		func(fn func(sqlexec.Conn) error) error { return s.Engine.Update(t.Context(), fn) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			use(func(sqlexec.Conn) error { panic("in the middle") })
+		}()
+		if err := use(func(sqlexec.Conn) error { return nil }); err != nil {
+			t.Errorf("after it: %v", err)
+		}
+	}
+}
+
 // TestManyStatements sends more texts than a connection keeps prepared.
 func TestManyStatements(t *testing.T) {
 	s, _ := openFile(t, `CREATE TABLE t (a)`, sqlite.Config{Readers: 1})

@@ -175,7 +175,7 @@ const script = `
   -c shared_buffers=128MB -c fsync=off -c log_min_messages=warning >>"$DIR/log" 2>&1 </dev/null &
 pid=$!
 cat >/dev/null
-kill -QUIT $pid
+(while kill -QUIT $pid 2>/dev/null; do sleep 0.2; done) & # a server that is just starting misses a signal
 wait $pid
 rm -rf "$DIR"
 `
