@@ -89,6 +89,9 @@ func readDefinitions(cfg *config.Models) (*definitions, error) {
 	if d.permission.Policy, err = readPolicy(cfg.Policy); err != nil {
 		return nil, fmt.Errorf("models.policy: %w", err)
 	}
+	if err := d.permission.Policy.Check(d.registry); err != nil {
+		return nil, fmt.Errorf("models.policy: %w", err)
+	}
 	return d, nil
 }
 

@@ -42,7 +42,7 @@ func blocks(t *testing.T) []block {
 func TestModelsPage(t *testing.T) {
 	all := blocks(t)
 	r := pageModels(t, all)
-	p := plan.Planner{Registry: r, Access: (&model.Permission{Rules: model.DefaultRules()}).For(&model.Context{UserID: "ana", Roles: []string{"student"}}), Profile: plan.TextToQuery}
+	p := plan.Planner{Registry: r, Access: (&model.Permission{Rules: model.DefaultRules()}).For(&model.Context{UserID: "ana", Roles: []string{"student", "reader"}}), Profile: plan.TextToQuery}
 	seen := map[string]int{}
 	for i, b := range all {
 		kind, _, _ := strings.Cut(b.info, "_")

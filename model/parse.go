@@ -48,7 +48,8 @@ func (o Options) read(v canonjson.Value) (*Model, error) {
 	if v.Kind() != canonjson.KindObject {
 		return nil, d.bad("a definition is an object such as {\"name\": \"Course\", \"fields\": {\"title\": \"string\"}}, not a value of type %s", v.Kind())
 	}
-	steps := []func() error{d.name, d.keys, d.head, d.times, d.fields, d.existing, d.addID, d.addTimes, d.relations, d.computes, d.indexes, d.triggers, d.archiveTimes, d.columnsOnce, d.names, d.references}
+	steps := []func() error{d.name, d.keys, d.words, d.head, d.times, d.fields, d.existing, d.addID, d.addTimes, d.relations, d.computes, d.indexes,
+		d.triggers, d.archiveTimes, d.columnsOnce, d.assigned, d.names, d.references}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return nil, err
@@ -321,8 +322,8 @@ func (d *definition) strategy(where string, f *Field, v canonjson.Value, parent 
 		return nil
 	case v.Str() != "autoincrement":
 		return d.bad("%sstrategy can be \"autoincrement\" only", where)
-	case parent != "" || f.Name != "_id" && d.m.Table == "":
-		return d.bad("%sonly _id has a strategy", where)
+	case parent != "":
+		return d.bad("%sonly _id and columns of the key have a strategy", where)
 	case f.Type != Int && f.Type != Long:
 		return d.bad("%sstrategy \"autoincrement\" goes with the types int and long, not %s", where, f.Type)
 	}

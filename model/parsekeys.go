@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
@@ -215,42 +216,75 @@ func (d *definition) columnsOnce() error {
 	return nil
 }
 
-// names refuses two names that are one to a reader, and names that are keys of a definition (section 18.1).
-func (d *definition) names() error {
+// assigned refuses a field that the database would assign and that is no part of the key.
+func (d *definition) assigned() error {
+	for _, f := range d.m.Fields {
+		if f.AutoIncrement && f.Name != "_id" && !slices.Contains(d.m.Key, f) {
+			return d.bad("field %s: only _id and columns of the key have a strategy", f.Name)
+		}
+	}
+	return nil
+}
+
+// words looks at all names as they are written, before anything else is said of them.
+func (d *definition) words() error {
 	seen := map[string]string{}
-	add := func(name string, what any) error {
-		if d.m.byName[name] != nil {
-			return Errorf(NameConflict, "model %s: %s is the name of two things; names of fields, relations and computed columns must differ", d.m.Name, Quote(name))
+	for _, kind := range []string{"fields", "relations", "computes"} {
+		for _, m := range d.v.Get(kind).Members() {
+			if m.Name == "_id" && kind != "fields" {
+				return Errorf(NameConflict, "model %s: _id is the name of the key, and of nothing in %s; choose another name", d.m.Name, kind)
+			}
+			if err := d.fold(seen, m.Name); err != nil {
+				return err
+			}
 		}
-		d.m.byName[name] = what
-		if name == "_id" || strings.HasPrefix(name, "__") {
-			return nil
-		}
-		words := Words(name)
-		folded := strings.Join(words, "_")
-		if other := seen[folded]; other != "" {
-			return Errorf(NameConflict, "model %s: %s and %s are the same words; rename one, and name its column with column", d.m.Name, Quote(other), Quote(name))
-		}
-		seen[folded] = name
-		if reserved[strings.Join(words, "")] {
-			return Errorf(NameConflict, "model %s: the name %s is a key of the definition format; rename it, and name its column with column", d.m.Name, Quote(name))
-		}
+	}
+	return nil
+}
+
+// fold refuses a name that is one with another to a reader, or that is a key of the format (section 18.1). seen are the
+// names before, by their words.
+func (d *definition) fold(seen map[string]string, name string) error {
+	if name == "_id" || strings.HasPrefix(name, "__") {
 		return nil
 	}
+	words := fold(name)
+	if other, is := seen[words]; is && other == name {
+		return Errorf(NameConflict, "model %s: %s is the name of two things; names of fields, relations and computed columns must differ", d.m.Name, Quote(name))
+	} else if is {
+		return Errorf(NameConflict, "model %s: %s and %s are the same words; rename one, and name its column with column", d.m.Name, Quote(other), Quote(name))
+	}
+	seen[words] = name
+	if reserved[strings.ReplaceAll(words, "_", "")] {
+		return Errorf(NameConflict, "model %s: the name %s is a key of the definition format; rename it, and name its column with column", d.m.Name, Quote(name))
+	}
+	return nil
+}
+
+// names lists everything by its name, and refuses one that folds to a field that was added.
+func (d *definition) names() error {
+	seen := map[string]string{}
 	for _, f := range d.m.Fields {
-		if err := add(f.Name, f); err != nil {
+		if other := seen[fold(f.Name)]; other != "" && f.Added && f.Name != "_id" {
+			return Errorf(NameConflict, "model %s: the server adds the field %s, which is the same words as %s. Write \"%s\": {\"type\": \"number\", \"column\": %s}, or \"timestamps\": false",
+				d.m.Name, f.Name, Quote(other), f.Name, Quote(d.fieldNamed(other).Column))
+		}
+		if err := d.fold(seen, f.Name); err != nil {
 			return err
 		}
+		d.m.byName[f.Name] = f
 	}
 	for _, r := range d.m.Relations {
-		if err := add(r.Name, r); err != nil {
+		if err := d.fold(seen, r.Name); err != nil {
 			return err
 		}
+		d.m.byName[r.Name] = r
 	}
 	for _, c := range d.m.Computes {
-		if err := add(c.Name, c); err != nil {
+		if err := d.fold(seen, c.Name); err != nil {
 			return err
 		}
+		d.m.byName[c.Name] = c
 	}
 	return nil
 }

@@ -116,7 +116,11 @@ func newArchive(m *Model) *Model {
 	if a.Times == NoTimes {
 		a.Times = Millis
 	}
-	a.Fields = slices.Clone(m.Fields)
+	for _, f := range m.Fields {
+		if f == m.ID() || m.ID().Column == "" || f.Column != m.ID().Column { // what shows the key once more is not kept twice
+			a.Fields = append(a.Fields, f)
+		}
+	}
 	for _, name := range []string{"createdAt", "updatedAt", "deletedAt"} {
 		if m.Field(name) == nil {
 			a.Fields = append(a.Fields, &Field{Name: name, Column: name, Type: Number, Added: true})

@@ -253,6 +253,19 @@ func TestExistingTables(t *testing.T) {
 	}
 }
 
+// TestKeyWithItsOwnField reads a table whose key column is a field of its own: _id is that column, and alone is written.
+func TestKeyWithItsOwnField(t *testing.T) {
+	m := register(t, `{"name":"Film","key":["film_id"],"fields":{"film_id":{"type":"int","required":true},"title":"string"}}`).Get("Film")
+	id, own := m.ID(), m.Field("film_id")
+	if id.Column != "film_id" || id.Type != model.Int || own == nil || !own.Generated || own.Required || m.Archive.Field("film_id") != nil || m.Archive.ID() != id {
+		t.Errorf("_id %+v, film_id %+v", id, own)
+	}
+	a := (&model.Permission{Rules: rules(model.Open)}).For(someone("clerk"))
+	if !a.ReadField(m, own) || a.WriteField(m, own, model.ActInsert) || !a.WriteField(m, id, model.ActInsert) {
+		t.Error("who may use the key")
+	}
+}
+
 // TestRefusedDefinitions names what is wrong, where, and what to write.
 func TestRefusedDefinitions(t *testing.T) {
 	for _, tt := range []struct {
@@ -300,6 +313,11 @@ func TestRefusedDefinitions(t *testing.T) {
 		{`{"name":"A","fields":{"a":"string"},"relations":{"a":{"model":"B"}}}`, model.NameConflict, []string{`"a"`}},
 		{`{"name":"A","fields":{"HTTPServer":"string","http_server":"string"}}`, model.NameConflict, []string{"HTTPServer", "http_server"}},
 		{`{"name":"A","fields":{"a":"string","created_at":"number"}}`, model.NameConflict, []string{"created_at", "createdAt"}},
+		{`{"name":"A","fields":{"order-total":"string","order_total":"string"}}`, model.NameConflict, []string{"order-total"}},
+		{`{"name":"A","fields":{"a":"string","b":"string"},"relations":{"_id":{"model":"B","localField":"a"}}}`, model.NameConflict, []string{"_id"}},
+		{`{"name":"A","table":"a","fields":{"a":{"type":"int","strategy":"autoincrement"}}}`, model.BadSchema, []string{"field a", "strategy"}},
+		{`{"name":"A","key":["a","b"],"timestamps":false,"fields":{"a":"int","b":"int"},"relations":{"r":{"model":"B","foreignField":"x"}}}`, model.BadSchema, []string{"relation r", `"localField": ["a","b"]`}},
+		{`{"name":"A","key":["i"],"fields":{"_id":{"type":"int","column":"i"},"i":"int"}}`, model.BadSchema, []string{"column", `"i"`}},
 		{`{"name":"A","fields":{"local_field":"string"}}`, model.NameConflict, []string{"local_field"}},
 		{`[{"name":"A","fields":{"a":"string"}},{"name":"ADeleted","fields":{"a":"string"}}]`, model.NameConflict, []string{"ADeleted", "archive: false"}},
 		{`[{"name":"A","fields":{"a":"string"}},{"name":"A","fields":{"a":"string"}}]`, model.NameConflict, []string{"A"}},

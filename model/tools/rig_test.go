@@ -131,7 +131,7 @@ func (r *rig) openSource(t *testing.T, s setup) plan.Source {
 	if !s.noKeys {
 		ddl = append(slices.Clone(ddl), sqlgen.IdempotencyDDL(sqlgen.EngineSQLite))
 	}
-	r.exec(t, append(ddl, `CREATE TABLE IF NOT EXISTS "nothing" (x)`)...)
+	r.exec(t, "BEGIN;"+strings.Join(ddl, ";")+";COMMIT")
 	cfg := sqlite.Config{Read: path, Write: path}
 	if s.readOnly {
 		cfg.Write = ""

@@ -34,6 +34,7 @@ import (
 // Engine is everything that callers of models can ask; *engine.Engine is one. Tests wrap it to plant faults.
 type Engine interface {
 	tools.Engine
+	QueryOne(ctx context.Context, c engine.Call, text string, params canonjson.Value) (canonjson.Value, error)
 	QueryWithCount(ctx context.Context, c engine.Call, text string, params canonjson.Value) (*engine.Counted, error)
 	Count(ctx context.Context, c engine.Call, name string, condition canonjson.Value) (int64, error)
 	Exists(ctx context.Context, c engine.Call, name string, condition canonjson.Value) (bool, error)
@@ -256,7 +257,11 @@ func (w Who) Context() *model.Context {
 // Principal is the caller as the gate sees him.
 func (w Who) Principal() *identity.Principal {
 	subject := "user:" + w.User
-	return &identity.Principal{Subject: subject, Subjects: []string{subject}, Roles: w.Roles, Tenant: w.Tenant, Method: identity.MethodKey}
+	subjects := []string{subject}
+	for _, r := range w.Roles {
+		subjects = append(subjects, "role:"+r)
+	}
+	return &identity.Principal{Subject: subject, Subjects: subjects, Roles: w.Roles, Tenant: w.Tenant, Method: identity.MethodKey}
 }
 
 // As is a call of w straight to the engine, as the tools make it: hidden models and those without a right are not known.
