@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math"
-	"math/big"
 	"regexp"
 	"strconv"
 	"strings"
@@ -102,11 +101,13 @@ func coerceInteger(v canonjson.Value) (canonjson.Value, error) {
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return canonjson.Exact(n), nil
 	}
-	r, ok := new(big.Rat).SetString(s)
-	if !ok || !r.IsInt() || !r.Num().IsInt64() {
+	// 5.0 and 1e2 are integers too. Spelled out they are bounded, so that no short text means a long calculation.
+	plain, ok := PlainDecimal(s)
+	n, err := strconv.ParseInt(plain, 10, 64)
+	if !ok || err != nil {
 		return canonjson.Value{}, unfitting(want, v)
 	}
-	return canonjson.Exact(r.Num().Int64()), nil
+	return canonjson.Exact(n), nil
 }
 
 // coerceNumber takes numbers that binary64 can hold.

@@ -46,10 +46,15 @@ type Catalog struct {
 
 	mu    sync.Mutex
 	views map[viewKey]*View
+	bytes int // of the tools of views
 }
 
-// maxViews bounds the kept views; the oldest half is dropped beyond it. A view is a few tens of kilobytes.
-const maxViews = 256
+// maxViews and maxViewBytes bound the kept views; all are dropped beyond them. A view is a few tens of kilobytes, and with
+// hundreds of models megabytes.
+const (
+	maxViews     = 256
+	maxViewBytes = 64 << 20
+)
 
 // New checks and collects operations. Two operations of one name, a tool without schemas, a confirmation without
 // a preview, and a name that two portable forms share are refused, with both origins named.
@@ -220,10 +225,11 @@ func (c *Catalog) ViewGranted(g Grants, e Endpoint, who *identity.Principal) *Vi
 	if v := c.views[key]; v != nil {
 		return v
 	}
-	if len(c.views) >= maxViews {
-		clear(c.views)
-	}
 	v := c.newView(r, e, who)
+	if c.bytes += len(v.tools); len(c.views) >= maxViews || c.bytes > maxViewBytes {
+		clear(c.views)
+		c.bytes = len(v.tools)
+	}
 	c.views[key] = v
 	return v
 }
@@ -233,6 +239,7 @@ func (c *Catalog) DropViews() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.views)
+	c.bytes = 0
 }
 
 // rightsKey spells the granted scopes in a fixed order.

@@ -93,7 +93,11 @@ func without(t testing.TB, definitions, name string) string {
 			drop[part] = true
 		}
 		for _, r := range d.Get("relations").Members() {
-			if part == "" && r.Value.Get("model").Str() == gone {
+			here, there := d.Get("name").Str(), r.Value.Get("model").Str()
+			switch {
+			case part == "" && there == gone:
+				drop[r.Name] = true
+			case here == gone && r.Value.Get("localField").Str() == part, there == gone && r.Value.Get("foreignField").Str() == part:
 				drop[r.Name] = true
 			}
 		}

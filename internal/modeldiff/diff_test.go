@@ -15,8 +15,8 @@ const (
 	normalQueries = 500
 	perWorld      = 50
 	leastUses     = 20
-	filledShare   = 60  // of a hundred queries find rows
-	maxFailures   = 500 // shown; the rest is counted
+	filledShare   = 60 // of a hundred queries find rows
+	maxFailures   = 5  // shown; the rest is counted
 )
 
 // number reads a number from the environment.

@@ -272,8 +272,12 @@ func (q *predicate) long(v canonjson.Value, depth int) (Cond, error) {
 		return nil, err
 	}
 	q.out.Having, err = outs.judge().object(having, depth+1)
-	if err == nil && !outs.used {
+	switch {
+	case err == nil && !outs.used:
 		err = q.fault("having must use at least one alias of agg")
+	case err == nil && q.out.Having == nil:
+		// It folded to true, for every parent. An Exists without Having would ask for a row.
+		return nil, nil
 	}
 	return q.out, err
 }

@@ -70,18 +70,23 @@ func (c *caller) call(p plan.Profile) engine.Call {
 }
 
 // knows tells whether this caller may know of a model: it is not hidden, it was chosen to be offered, and the policy gives
-// him the right to read it. The answer is the same for the whole call.
+// him the right to read it; of an archive, the right to read the model that its rows are from too. The answer is the same
+// for the whole call.
 func (c *caller) knows(m *model.Model) bool {
 	if known, asked := c.known[m.Name]; asked {
 		return known
 	}
 	known := c.t.offers(m)
 	if known {
-		allowed, err := c.op.Access.Allowed(c.ctx, []policy.Check{{Capability: policy.ModelsRead, Path: path(m.Name)}})
+		checks := []policy.Check{{Capability: policy.ModelsRead, Path: path(m.Name)}}
+		if m.ArchiveOf != nil { // which need not be among the chosen ones
+			checks = append(checks, policy.Check{Capability: policy.ModelsRead, Path: path(m.ArchiveOf.Name)})
+		}
+		allowed, err := c.op.Access.Allowed(c.ctx, checks)
 		if err != nil {
 			c.err = errors.Join(c.err, err)
 		}
-		known = err == nil && len(allowed) == 1 && allowed[0]
+		known = err == nil && len(allowed) == len(checks) && !slices.Contains(allowed, false)
 	}
 	c.known[m.Name] = known
 	return known

@@ -446,3 +446,55 @@ func TestListedWithoutEngine(t *testing.T) {
 		t.Errorf("%s", v.ToolsJSON())
 	}
 }
+
+// existing are tables that nobody made for models: keys of every kind, a view, one without a key.
+const existing = `[{"name":"Film","table":"film","key":["film_id"],"archive":false,"timestamps":false,"fields":{"film_id":"int","title":{"type":"string","required":true}},"read":["clerk"],"write":["clerk"]},
+ {"name":"Cast","table":"casting","key":["film","actor"],"archive":false,"timestamps":false,"fields":{"film":"int","actor":"int","role":"string"},"read":["clerk"],"write":["clerk"]},
+ {"name":"Log","table":"log","key":[],"archive":false,"timestamps":false,"fields":{"at":"int","what":"string"},"read":["clerk"],"write":["clerk"]},
+ {"name":"Top","table":"top","view":true,"key":["id"],"archive":false,"timestamps":false,"fields":{"_id":{"type":"int","column":"id"},"what":"string"},"read":["clerk"]},
+ {"name":"Drop","table":"inbox","key":["id"],"archive":false,"timestamps":false,"fields":{"_id":{"type":"string","column":"id"},"secret":"string"},"read":["boss"],"write":["clerk"]}]`
+
+// existingTables makes them.
+var existingTables = []string{
+	`CREATE TABLE film (film_id INTEGER PRIMARY KEY, title TEXT NOT NULL)`, `INSERT INTO film VALUES (9007199254740993, 'A')`,
+	`CREATE TABLE casting (film INTEGER, actor INTEGER, role TEXT, PRIMARY KEY (film, actor))`, `INSERT INTO casting VALUES (1, 2, 'x'), (1, 3, NULL)`,
+	`CREATE TABLE log (at INTEGER, what TEXT)`, `INSERT INTO log VALUES (1, 'a'), (1, 'a'), (2, NULL)`, `CREATE VIEW top AS SELECT at AS id, what FROM log`,
+	`CREATE TABLE inbox (id TEXT PRIMARY KEY, secret TEXT)`,
+}
+
+// Tables of existing databases have the tools that can keep their promise, and no others; keys of several columns and of
+// 64 bits name their row; who may only write is shown nothing of a row but its id.
+func TestToolsOfExistingTables(t *testing.T) {
+	r := newRig(t, setup{definitions: existing, ddl: existingTables})
+	want := "get_Film list_Film create_Film update_Film delete_Film get_Cast list_Cast create_Cast update_Cast delete_Cast list_Log get_Top list_Top create_Drop update_Drop delete_Drop query describe_schemas"
+	if got := strings.Join(r.names(t, clerk), " "); got != want {
+		t.Errorf("listed are %s\nwant       %s", got, want)
+	}
+	for _, tt := range [][3]string{
+		{"get_Film", `{"id":9007199254740993}`, `{"_id":9007199254740993,"film_id":9007199254740993,"title":"A"}`},
+		{"get_Film", `{"id":"9007199254740993"}`, `{"_id":9007199254740993,"film_id":9007199254740993,"title":"A"}`},
+		{"create_Film", `{"body":{"_id":2,"title":"B"}}`, `{"_id":2,"film_id":2,"title":"B"}`},
+		{"get_Cast", `{"id":"[\"1\",\"2\"]"}`, `{"_id":"[\"1\",\"2\"]","film":1,"actor":2,"role":"x"}`},
+		{"update_Cast", `{"id":"[\"1\",\"2\"]","set":{"role":"q"}}`, `{"_id":"[\"1\",\"2\"]","film":1,"actor":2,"role":"q"}`},
+		{"create_Cast", `{"body":{"film":2,"actor":2,"role":"r"}}`, `{"_id":"[\"2\",\"2\"]","film":2,"actor":2,"role":"r"}`},
+		{"delete_Cast", `{"id":"[\"1\",\"2\"]"}`, `{"deletedCount":1,"archivedCount":0}`},
+		{"list_Log", `{"q":"{ what }"}`, `[{"what":"a"},{"what":"a"},{}]`},
+		{"get_Top", `{"id":2}`, `{"_id":2}`},
+		{"create_Drop", `{"body":{"_id":"1","secret":"x"}}`, `{"_id":"1"}`},
+		{"update_Drop", `{"id":"1","set":{"secret":"y"}}`, `{"_id":"1"}`},
+	} {
+		r.call(t, clerk, tt[0], tt[1]).gives(t, tt[2])
+	}
+	if got := len(r.pages(t, clerk, "list_Log", "", 1)); got != 3 {
+		t.Errorf("%d rows of a table without a key, one by one", got)
+	}
+	for tool, needs := range map[string]string{"create_Film": `["_id","title"]`, "create_Cast": `["film","actor"]`} {
+		body := r.listed(t, clerk)[tool].At("/inputSchema/properties/body")
+		if !body.Get("required").Equal(parse(t, needs)) || strings.Contains(body.Get("properties").Get(body.Get("required").At("/0").Str()).String(), "null") {
+			t.Errorf("%s: %v", tool, body)
+		}
+	}
+	if out := r.listed(t, clerk)["create_Drop"].At("/outputSchema/properties/row/properties"); out.Len() != 1 {
+		t.Errorf("create_Drop shows %v", out)
+	}
+}

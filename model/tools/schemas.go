@@ -206,16 +206,18 @@ func subSchemas(m *model.Model, f *model.Field, a *model.Access) canonjson.Value
 }
 
 // rowOutput is the listed output of get_X, list_X, create_X and update_X for an audience; nil is the full surface. A row
-// may hold more (relations, groups), so that further members are allowed.
+// may hold more (relations, groups), so that further members are allowed. Who writes rows that he may not read is shown
+// their ids.
 func (t *Tools) rowOutput(m *model.Model, a *model.Access, list bool) *catalog.Schema {
 	var ps []canonjson.Member
+	reads := a == nil || a.Read(m) == nil
 	for _, f := range m.Fields {
-		if a == nil || a.ReadField(m, f) {
+		if a == nil || (reads || f.Name == "_id") && a.ReadField(m, f) {
 			ps = append(ps, canonjson.M(f.Name, fieldSchemaOut(m, f)))
 		}
 	}
 	for _, c := range m.Computes {
-		if (a == nil || a.ReadCompute(m, c)) && t.computable(a, m, c) {
+		if reads && (a == nil || a.ReadCompute(m, c)) && t.computable(a, m, c) {
 			ps = append(ps, canonjson.M(c.Name, described(canonjson.Object(), c.Description)))
 		}
 	}
@@ -267,8 +269,12 @@ func bodySchema(m *model.Model, a *model.Access) canonjson.Value {
 		if f.Column == "" || f.Name != "_id" && !writes(m, f, a, model.ActInsert) {
 			continue
 		}
-		ps = append(ps, property{f.Name, fieldSchema(m, f, a, !f.Required)})
-		if f.Required || f.Name == "_id" && m.IDPrefix == "" && !f.AutoIncrement {
+		need := f.Required
+		if f.Name == "_id" || slices.Contains(m.Key, f) {
+			need = m.IDPrefix == "" && !f.AutoIncrement
+		}
+		ps = append(ps, property{f.Name, fieldSchema(m, f, a, !need)})
+		if need {
 			required = append(required, f.Name)
 		}
 	}

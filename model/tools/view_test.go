@@ -249,7 +249,7 @@ func (r *rig) showsOnly(t *testing.T, who *identity.Principal) {
 			sees := reads && a.ReadField(m, f)
 			r.says(t, who, "describe_schemas", described, quoted(f.Name), sees)
 			changed := changes && a.WriteField(m, f, model.ActUpdate) && a.ReadField(m, m.Field(m.IDField))
-			shown := sees || (adds || changes) && a.ReadField(m, f) || adds && a.WriteField(m, f, model.ActInsert) || changed
+			shown := sees || adds && a.WriteField(m, f, model.ActInsert) || changed
 			r.says(t, who, "tools/list", listed, f.Name, !generic && shown)
 		}
 	}
@@ -412,6 +412,22 @@ func TestChosenModels(t *testing.T) {
 	if _, err := tools.New(tools.Config{Registry: registered(t, office), Permission: permission(t, setup{}), Only: []string{"Note", "Note"}}); err == nil {
 		t.Error("a model chosen twice")
 	}
+}
+
+// An archive may be chosen alone. It is reached only by those who have the right on the model that its rows are from.
+func TestArchivesAlone(t *testing.T) {
+	r := newRig(t, setup{definitions: office, only: []string{"NoteDeleted"}})
+	r.call(t, as("sam", "staff"), "list_NoteDeleted", `{}`).gives(t, `[]`)
+	archive, err := policy.New(policy.Config{
+		Roles:       map[string][]string{"reader": {"models.read"}},
+		Assignments: []policy.Assignment{{Subject: "*", Role: "reader", On: "/models/NoteDeleted"}, {Subject: "user:both", Role: "reader", On: "/models/Note"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = newRig(t, setup{definitions: office, decider: archive})
+	r.call(t, as("sam", "staff"), "query", `{"gql":"NoteDeleted { _id }"}`).refused(t, "planError", "ERR_UNKNOWN_MODEL:")
+	r.call(t, as("both", "staff"), "query", `{"gql":"NoteDeleted { _id }"}`).gives(t, `[]`)
 }
 
 // Two operations of one name stop the start, and the message offers the prefix.

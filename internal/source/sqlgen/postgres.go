@@ -3,6 +3,7 @@ package sqlgen
 import (
 	"encoding/base64"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -241,25 +242,38 @@ func (postgres) argument(v value, x canonjson.Value) (string, error) {
 			return strconv.FormatBool(x.Bool()), nil
 		}
 	case model.Array, model.Object, model.Any:
-		return noNUL(string(x.AppendJSON(nil)))
+		return string(x.AppendJSON(nil)), noNUL(x)
 	case model.Bytes:
 		if raw, err := base64.StdEncoding.DecodeString(x.Str()); err == nil {
 			return `\x` + hex.EncodeToString(raw), nil
 		}
 	default:
 		if x.Kind() == canonjson.KindString {
-			return noNUL(x.Str())
+			return x.Str(), noNUL(x)
 		}
 	}
 	return "", misfit(v, x)
 }
 
-// noNUL refuses text that PostgreSQL cannot hold.
-func noNUL(s string) (string, error) {
-	if strings.ContainsRune(s, 0) || strings.Contains(s, `\u0000`) {
-		return "", model.Errorf(model.BadValue, "text with the character U+0000 cannot be stored in PostgreSQL; leave it out")
+// noNUL refuses a value with text that PostgreSQL cannot hold.
+func noNUL(x canonjson.Value) error {
+	if holdsNUL(x) {
+		return model.Errorf(model.BadValue, "text with the character U+0000 cannot be stored; leave it out")
 	}
-	return s, nil
+	return nil
+}
+
+// holdsNUL tells whether the character U+0000 is in a text of v, or in a name.
+func holdsNUL(v canonjson.Value) bool {
+	switch v.Kind() {
+	case canonjson.KindString:
+		return strings.ContainsRune(v.Str(), 0)
+	case canonjson.KindArray:
+		return slices.ContainsFunc(v.Items(), holdsNUL)
+	}
+	return slices.ContainsFunc(v.Members(), func(m canonjson.Member) bool {
+		return strings.ContainsRune(m.Name, 0) || holdsNUL(m.Value)
+	})
 }
 
 // stored casts a value to what the column takes. Casts that would cut the value silently are left to the assignment, which

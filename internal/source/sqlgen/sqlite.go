@@ -74,6 +74,9 @@ func (sqlite) compared(v value) string {
 // collate chooses how text is compared.
 func (d sqlite) collate(v value, equal bool) string {
 	if v.col == nil {
+		if v.typ == model.Decimal && !equal { // the exact sum of decimals is text
+			return " COLLATE " + DecimalCollation
+		}
 		return ""
 	}
 	canonical := v.col.Canonical

@@ -220,7 +220,17 @@ func (g *Generator) over(names []string, outputs map[string]*Field, depth int) c
 		return canonjson.Object(canonjson.M(name, g.value(f)))
 	case "$not":
 		g.use("op $not")
-		return canonjson.Object(canonjson.M(name, canonjson.Object(canonjson.M("$not", canonjson.Object(g.operator(f, g.least("op ", "$gt", "$lte", "$eq", "$in"))...)))))
+		return canonjson.Object(canonjson.M(name, canonjson.Object(canonjson.M("$not", canonjson.Object(g.output(f, g.least("op ", "$gt", "$lte", "$eq", "$in"))...)))))
 	}
-	return canonjson.Object(canonjson.M(name, canonjson.Object(g.operator(f, op)...)))
+	return canonjson.Object(canonjson.M(name, canonjson.Object(g.output(f, op)...)))
+}
+
+// output makes one operator on an output. Its lists are not empty: what a condition that is true whatever the outputs are
+// says of a parent without rows, the specification does not tell.
+func (g *Generator) output(f *Field, op string) []canonjson.Member {
+	all := g.operator(f, op)
+	if last := &all[len(all)-1]; (op == "$in" || op == "$nin") && last.Value.Len() == 0 {
+		last.Value = canonjson.Array(g.value(f))
+	}
+	return all
 }

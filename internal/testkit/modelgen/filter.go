@@ -1,6 +1,9 @@
 package modelgen
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 	"github.com/tabellion-mcp/tabellion/model/eval"
 )
@@ -34,7 +37,8 @@ func (g *Generator) Filter() Filter {
 // Policy writes the filter as a dynamic policy: one grant for each value.
 func (f Filter) Policy() canonjson.Value {
 	var grants []canonjson.Value
-	for name, field := range f.Field {
+	for _, name := range slices.Sorted(maps.Keys(f.Field)) {
+		field := f.Field[name]
 		for _, v := range f.Values[name] {
 			grants = append(grants, canonjson.Object(
 				canonjson.M("role", canonjson.String(Role)), canonjson.M("model", canonjson.String(name)),
