@@ -122,7 +122,7 @@ func caught(p any, err error) error {
 func newParser(env *Env, g *grammar) (*kong.Kong, error) {
 	return kong.New(g,
 		kong.Name("tabellion"),
-		kong.Description("Durable, governed documents for language-model agents, over the Model Context Protocol.\n\n"+exitHelp),
+		kong.Description("Durable documents and governed data for language-model agents, over the Model Context Protocol.\n\n"+exitHelp),
 		kong.Writers(env.Stdout, env.Stderr),
 		kong.Exit(func(code int) { panic(parsed{code}) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ func TestMain(m *testing.M) {
 //	complete WANT WORDS...       asks the bash script c.bash for completions of the last word; WANT is all of them
 //	call STATUS KEY TOOL JSON    calls a tool over HTTP on $LISTEN; the answer goes to the file answer. KEY - sends none, @FILE reads it
 //	get STATUS URL [HOST]        gets a page into the file answer; @FILE/PATH reads the URL's beginning
+//	sqlite FILE SQLFILE          runs the statements of a file on an SQLite database, which is made when it is missing
 //	untilrun REGEXP ARGS...      runs tabellion until its output matches
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -64,7 +66,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"run": runCommand, "start": startCommand, "ready": readyCommand, "until": untilCommand,
 			"complete": completeCommand, "untilrun": untilRunCommand,
-			"end": endCommand, "call": callCommand, "get": getCommand,
+			"end": endCommand, "call": callCommand, "get": getCommand, "sqlite": sqliteCommand,
 		},
 	})
 }
@@ -111,6 +113,19 @@ func runCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}
+}
+
+// sqliteCommand implements sqlite.
+func sqliteCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: sqlite FILE SQLFILE")
+	}
+	file := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(filepath.Dir(file), 0o700))
+	db, err := sql.Open("sqlite", "file:"+file)
+	ts.Check(err)
+	_, err = db.Exec(ts.ReadFile(args[1]))
+	ts.Check(errors.Join(err, db.Close()))
 }
 
 // startCommand implements start.

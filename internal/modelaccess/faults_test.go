@@ -320,8 +320,8 @@ func faults() []fault {
 		{"hidden models are known", func(_ *testing.T, c *site.Config) {
 			c.Engine = func(e site.Engine, _ *site.Site) site.Engine { return knowing{e} }
 		}, []string{"rows", "follow", "related", "read", "filter"}},
-		{"hidden models are refused in words of their own", reword(func(s *site.Site, text string, e *model.Error) string {
-			if strings.Contains(text, "Vault") || strings.Contains(text, "vaults") {
+		{"hidden models are refused in words of their own", reword(func(_ *site.Site, text string, e *model.Error) string {
+			if strings.Contains(text, "Vault") || strings.Contains(e.Message, "vaults") {
 				return e.Message + " (hidden)"
 			}
 			return e.Message
@@ -371,12 +371,6 @@ func faults() []fault {
 		}, nil}, // asked of the model without lists
 		{"descriptions are for everybody", hole(false, func(op string, _ engine.Call, _ string, _ error) bool { return op == "describe" }), []string{"describe"}},
 		{"the server's rights are not asked", func(_ *testing.T, c *site.Config) { c.Rights = policy.Open{} }, []string{"rows", "get", "follow", "create", "listing"}},
-		{"errors quote what is stored", reword(func(_ *site.Site, text string, e *model.Error) string {
-			if strings.Contains(text, "salary") {
-				return e.Message + " (the row w1 has 5100)"
-			}
-			return e.Message
-		}), nil}, // found where two databases differ
 	}
 }
 
@@ -408,9 +402,6 @@ func TestPlantedFaults(t *testing.T) {
 				if !slices.ContainsFunc(slices.Collect(maps.Keys(found)), func(r string) bool { return r == op || strings.HasPrefix(r, op+" ") }) {
 					t.Errorf("no cell of %q turned red", op)
 				}
-			}
-			if f.name == "errors quote what is stored" {
-				return
 			}
 			if red == 0 {
 				t.Error("no cell turned red")

@@ -160,13 +160,13 @@ type world struct {
 	config            site.Config
 	perModel, generic *site.Site
 	bare              *bare
-	spoil             bool // a fault is planted
+	t                 *testing.T
 }
 
 // newWorld makes the tables, the rows and the surfaces.
 func newWorld(t *testing.T, p *site.Place, c site.Config) *world {
 	t.Helper()
-	w := &world{config: c, bare: &bare{}}
+	w := &world{config: c, bare: &bare{}, t: t}
 	w.perModel = site.New(t, p, c)
 	c.Tables, c.Seed, c.Surface = true, "", tools.Generic
 	w.generic = site.New(t, p, c)

@@ -156,7 +156,7 @@ func rowShows(field string) func(site.Answer) string {
 // createShows and updateShows look at what a write shows of the row.
 func createShows(w *world, t *testing.T, who site.Who, on, _ string) map[string]string {
 	m, f := split(on)
-	return w.write(t, who, on, "create", `"body":{`+bodies[m]+`}`, rowShows(f))
+	return w.write(t, who, on, "create", `"body":{`+bodies[m]+`,"`+f+`":`+samples[on]+`}`, rowShows(f))
 }
 
 func updateShows(w *world, t *testing.T, who site.Who, on, _ string) map[string]string {

@@ -222,13 +222,13 @@ func TestFaultsAreFound(t *testing.T) {
 	for i := 0; len(found) < len(names) && n.asked < normalQueries; i++ {
 		w := open(t, uint64(seed*1000+i))
 		g := w.Queries(w.seed, n.uses)
-		f := g.Filter()
+		f := filterOf(i, g)
 		broken := map[string]*answers{}
 		broken[noFilter] = w.answering(t, nil, nil)
 		for name, fault := range faults {
-			broken[name] = w.answering(t, &f, func(s plan.Source) plan.Source { made := fault; made.Source = s; return &made })
+			broken[name] = w.answering(t, f, func(s plan.Source) plan.Source { made := fault; made.Source = s; return &made })
 		}
-		a := w.answering(t, &f, nil)
+		a := w.answering(t, f, nil)
 		for range perWorld {
 			q, want := n.next(a, g, g.Next)
 			n.count(q, want)

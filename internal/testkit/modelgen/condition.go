@@ -63,7 +63,7 @@ func (g *Generator) key(m *Model) (string, canonjson.Value) {
 
 // test makes the value or the operators of one field.
 func (g *Generator) test(f *Field) canonjson.Value {
-	ops := []string{"plain", "plain", "$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$exists", "$not", "null"}
+	ops := []string{"plain", "plain", "$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$exists", "$not", "null", "null", "null"}
 	if f.Type == model.String {
 		ops = append(ops, "$regex", "$regex", "$options")
 	}
@@ -102,7 +102,7 @@ func (g *Generator) operator(f *Field, op string) []canonjson.Member {
 		return []canonjson.Member{canonjson.M(op, canonjson.String(g.pattern(f)))}
 	case "$options":
 		flags := pick(g.rand, []string{"i", "m", "s", "im", "is", "ims"})
-		return []canonjson.Member{canonjson.M("$regex", canonjson.String(g.pattern(f))), canonjson.M(op, canonjson.String(flags))}
+		return []canonjson.Member{canonjson.M("$regex", canonjson.String(g.otherCase(f))), canonjson.M(op, canonjson.String(flags))}
 	}
 	return []canonjson.Member{canonjson.M(op, g.value(f))}
 }
@@ -159,6 +159,23 @@ func (g *Generator) pattern(f *Field) string {
 		return p + "$"
 	}
 	return p
+}
+
+// otherCase makes a regular expression that often fits a value only where case does not count. Letters beyond ASCII have
+// no case that all engines agree on.
+func (g *Generator) otherCase(f *Field) string {
+	if len(f.Pool) == 0 || g.chance(30) {
+		return g.pattern(f)
+	}
+	text := pick(g.rand, f.Pool).Str()
+	end := strings.IndexFunc(text, func(r rune) bool { return r < 'A' || r > 'z' || r > 'Z' && r < 'a' })
+	if end < 0 {
+		end = len(text)
+	}
+	if text = text[:end]; text == strings.ToLower(text) {
+		return "^" + strings.ToUpper(text)
+	}
+	return "^" + strings.ToLower(text)
 }
 
 // predicate makes a relation predicate.

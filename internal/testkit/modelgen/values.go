@@ -111,9 +111,9 @@ func (w *World) fill(m *Model, i int) {
 // cell gives a row a value of the field's pool, null, or nothing.
 func (w *World) cell(m *Model, f *Field, row map[string]canonjson.Value) {
 	switch at := w.rand.IntN(100); {
-	case at < 75:
+	case at < 70:
 		row[f.Name] = pick(w.rand, f.Pool)
-	case at < 87 && !m.Ordinary:
+	case at < 85 && !m.Ordinary:
 		row[f.Name] = canonjson.Null()
 	}
 }
