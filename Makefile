@@ -9,7 +9,7 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 LDFLAGS   := -s -w -X github.com/tabellion-mcp/tabellion.version=$(VERSION)
 SHORT     := $(GO) test -short -count=1
 
-.PHONY: all build run test quick test-real lint conformance bench kill-loop cuts histories model-queries fuzz race long clients clean
+.PHONY: all build run test quick test-real lint conformance bench bench-models kill-loop cuts histories model-queries fuzz race long clients clean
 
 all: build
 
@@ -43,6 +43,9 @@ clients: ## the official Go SDK client and the inspector's command line against 
 
 bench: build ## figures for docs/performance.md; raw lines go to bench/
 	$(GO) run ./internal/bench -binary $(BIN) -out bench/$(shell date -u +%Y-%m-%d).jsonl
+
+bench-models: build ## data models beside hand-written statements and the reference host; raw lines go to bench/
+	$(GO) run ./internal/bench models -binary $(BIN) -out bench/$(shell date -u +%Y-%m-%d).jsonl
 
 KILLS ?= 1000
 kill-loop: ## KILLS=1000

@@ -2,6 +2,9 @@ package tabellion
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -313,3 +316,17 @@ func (d *Data) Models(source string) []*model.Model { return d.slot.ofSource(sou
 
 // Close closes the databases.
 func (d *Data) Close() error { return d.slot.close() }
+
+// ModelsDigest tells configurations of models apart: a session that joins another process's data folder must not be
+// served other definitions or another database than it asked for. Empty without a section models.
+func ModelsDigest(cfg *Config) string {
+	if cfg.Models == nil {
+		return ""
+	}
+	text, err := json.Marshal(cfg.Models)
+	if err != nil {
+		return "" // a struct of texts, numbers and lists cannot fail
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}

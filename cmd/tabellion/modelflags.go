@@ -1,10 +1,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tabellion-mcp/tabellion"
@@ -22,20 +23,22 @@ type modelFlags struct {
 	Data   string   `placeholder:"DIR" help:"Where the audit trail and keys are kept, with --models. Without it they last as long as the process."`
 	User   string   `placeholder:"NAME" help:"Who the client is, in a quick form; STORE_USER, or else the operating system's user."`
 	Roles  roleList `placeholder:"ROLE,..." help:"Roles of the client, in a quick form; STORE_ROLES, or else admin. '' is none."`
+
+	name string // of the database, as the definitions say
 }
+
+// defaultSource is the database of definitions that name none.
+const defaultSource = "default"
 
 // asked tells whether the quick form of models is meant.
 func (m *modelFlags) asked() bool { return m.Models != "" || m.Source != "" }
 
-// prepare fills in what environment variables say, and gives p the folder that the server needs. done removes what was
-// made for the process alone.
+// prepare fills in what environment variables say, reads the definitions, and gives p the folder that the server needs.
+// done removes what was made for the process alone.
 func (m *modelFlags) prepare(env *Env, p *place) (done func(), err error) {
 	done = func() {}
 	if !m.asked() {
-		if m.Write || len(m.Accept) > 0 || m.Data != "" {
-			return done, failed("--write, --accept and --data go with --models and --source")
-		}
-		return done, nil
+		return done, m.unasked(env, p)
 	}
 	if m.Models == "" {
 		m.Models = env.getenv("STORE_SCHEMA")
@@ -50,16 +53,89 @@ func (m *modelFlags) prepare(env *Env, p *place) (done func(), err error) {
 	case p.Persistence != "" && m.Data != "":
 		return done, failed("--persistence names the data folder already; leave --data out")
 	}
+	if err := goodSource(env, m.Source); err != nil {
+		return done, err
+	}
+	if m.name, err = sourceName(m.Models); err != nil {
+		return done, err
+	}
 	m.people(env)
 	p.models = m
 	if p.Persistence != "" || m.Data != "" {
 		return done, nil
 	}
 	if m.Data, err = os.MkdirTemp("", "tabellion-"); err != nil {
-		return done, fmt.Errorf("make a folder for the audit trail: %w", err)
+		return done, refused(fmt.Errorf("make a folder for the audit trail: %w; --data DIR names another place", err))
 	}
 	say(env, "tabellion: the audit trail lasts as long as this process; --data DIR keeps it")
 	return func() { _ = os.RemoveAll(m.Data) }, nil
+}
+
+// unasked refuses flags that only the quick form has, and says what it needs where nothing else is given.
+func (m *modelFlags) unasked(env *Env, p *place) error {
+	switch {
+	case m.Write || len(m.Accept) > 0 || m.Data != "":
+		return failed("--write, --accept and --data go with --models PATH and --source URL")
+	case p.quick() || p.Config != "" || found() != "":
+		return nil
+	case env.getenv("STORE_SCHEMA") != "":
+		return failed("STORE_SCHEMA names model definitions; say which database they are of: --source URL, such as sqlite:app.db")
+	}
+	return failed("there is no %s here: give --models PATH --source URL, --persistence DIR or --config FILE, or run: tabellion init", defaultFile)
+}
+
+// goodSource refuses an address that no database can have, before anything is opened. An address may hold a password,
+// so it is not repeated.
+func goodSource(env *Env, text string) error {
+	address, err := config.Address(text, env.getenv)
+	if err != nil {
+		return failed("--source: %w", err)
+	}
+	kind, rest, colon := strings.Cut(address, ":")
+	switch {
+	case !colon && address == text:
+		return failed("--source %s: write sqlite:%[1]s for an SQLite file, or postgres://HOST/DATABASE", graphic(text))
+	case kind == "sqlite" && colon:
+		if strings.TrimPrefix(rest, "//") == "" {
+			return failed("--source sqlite: names no file; write sqlite:app.db")
+		}
+		return nil
+	case kind == "postgres" || kind == "postgresql":
+		if u, err := url.Parse(text); err == nil && u.User != nil {
+			if _, has := u.User.Password(); has {
+				say(env, "tabellion: other users of this machine can read a password on the command line; --source env:NAME or file:PATH keeps it from them")
+			}
+		}
+		return nil
+	case slices.Contains([]string{"mysql", "mariadb", "mongodb", "mongodb+srv"}, kind):
+		return failed("--source: %s is not served in this version; sqlite: and postgres:// are", kind)
+	}
+	return failed("--source: an address begins with sqlite: or postgres://; env:NAME and file:PATH refer to one")
+}
+
+// sourceName is the name that definitions give their database. The quick form serves one, whatever it is called.
+func sourceName(definitions string) (string, error) {
+	registry, _, err := tabellion.Definitions(&config.Models{Definitions: definitions, Unconfigured: model.ReadOpen})
+	if err != nil {
+		return "", refused(err)
+	}
+	names := sourcesOf(registry)
+	if len(names) > 1 {
+		return "", failed("the definitions are of several databases, %s; one --source cannot be all of them: name them in a configuration file, in models.sources", strings.Join(names, ", "))
+	}
+	return names[0], nil
+}
+
+// sourcesOf are the names of the databases that definitions are of: default alone when there are no definitions.
+func sourcesOf(registry *model.Registry) []string {
+	var names []string
+	for _, m := range registry.List() {
+		names = append(names, m.Source)
+	}
+	if slices.Sort(names); len(names) == 0 {
+		return []string{defaultSource}
+	}
+	return slices.Compact(names)
 }
 
 // people fills in who the client is.
@@ -98,31 +174,30 @@ func (m *modelFlags) me() *config.Local {
 	return me
 }
 
-// configure adds the section models, and the policy that goes with it: everybody who gets in may use the models, as far
-// as their role lists say.
-func (m *modelFlags) configure(cfg *tabellion.Config, alone bool) error {
+// begin sets the section models before the rest of the configuration is read, so that flags and variables still count.
+func (m *modelFlags) begin(cfg *config.Config) {
 	models := config.DefaultModels()
 	models.Unconfigured = model.ReadOpen
-	var err error
-	if models.Definitions, err = filepath.Abs(m.Models); err != nil {
-		return err
-	}
+	models.Definitions = m.Models
 	source := &config.ModelSource{Read: here(m.Source), Accept: m.Accept}
-	capabilities := []string{string(policy.ModelsRead)}
 	if m.Write {
 		source.Write = source.Read
-		capabilities = append(capabilities, string(policy.ModelsWrite))
 	}
-	models.Sources = map[string]*config.ModelSource{"default": source}
-	cfg.Models, cfg.Alone = models, alone
-	if cfg.Policy != nil {
-		return errors.New("a quick form has no section policy")
+	models.Sources = map[string]*config.ModelSource{m.name: source}
+	cfg.Models = models
+}
+
+// allow adds the policy that goes with the quick form: everybody who gets in may use the models, as far as their role
+// lists say.
+func (m *modelFlags) allow(cfg *tabellion.Config) {
+	capabilities := []string{string(policy.ModelsRead)}
+	if m.Write {
+		capabilities = append(capabilities, string(policy.ModelsWrite))
 	}
 	cfg.Policy = &policy.Config{
 		Roles:       map[string][]string{"models": capabilities},
 		Assignments: []policy.Assignment{{Subject: "*", Role: "models", On: "/models/**"}},
 	}
-	return nil
 }
 
 // here takes the relative path of an address from the working folder.
@@ -140,7 +215,7 @@ func here(address string) string {
 // words tell what the quick form serves.
 func (m *modelFlags) words() string {
 	if m.Write {
-		return fmt.Sprintf("models of %s, read and written", m.Models)
+		return fmt.Sprintf("the models in %s, to read and to write", m.Models)
 	}
-	return fmt.Sprintf("models of %s, read only (--write lets callers write)", m.Models)
+	return fmt.Sprintf("the models in %s, to read only; with --write callers may write", m.Models)
 }

@@ -6,7 +6,9 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"unicode/utf8"
+	"unicode"
+
+	"golang.org/x/text/width"
 
 	"github.com/tabellion-mcp/tabellion"
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
@@ -62,6 +64,9 @@ func (*modelsQuery) Help() string {
 
 // Run runs it.
 func (c *modelsQuery) Run(env *Env) error {
+	if c.Limit < 0 {
+		return failed("--limit: expected a number of rows, such as 20")
+	}
 	params := canonjson.Object()
 	if c.Params != "" {
 		text, err := readText(c.Params)
@@ -69,16 +74,16 @@ func (c *modelsQuery) Run(env *Env) error {
 			return failed("--params: %w", err)
 		}
 		if params, err = canonjson.ParseStrict([]byte(text), canonjson.Limits{Depth: 64, Nodes: 100_000}); err != nil {
-			return failed("--params: %w", err)
+			return failed(`--params: %w; write a JSON object such as '{"l": 10}' for $limit: @l, or @FILE`, err)
 		}
 	}
 	cfg, err := c.configuration(env, true)
 	if err != nil {
 		return err
 	}
-	data, err := tabellion.OpenData(env.Ctx, cfg, tabellion.Options{Log: stderrLog(env)})
+	data, err := c.open(env, cfg)
 	if err != nil {
-		return refused(err)
+		return err
 	}
 	defer data.Close()
 	profile := plan.Served
@@ -96,16 +101,21 @@ func (c *modelsQuery) Run(env *Env) error {
 	return c.show(env, answer)
 }
 
-// queryError is an error of the engine: what the caller asked for cannot be done, or the database cannot be read.
+// queryError is an error of the engine: what the caller asked for cannot be done, or the database cannot be read. The
+// cause, which clients do not see, is for the person at the command line.
 func queryError(err error) error {
 	var e *model.Error
-	if errors.As(err, &e) && (e.Class == model.Unreachable || e.Class == model.Busy) {
-		if cause := e.Unwrap(); cause != nil {
-			err = fmt.Errorf("%w: %v", err, cause)
-		}
-		return refused(err)
+	if !errors.As(err, &e) || e.Class != model.Unreachable && e.Class != model.Busy {
+		return failed("%w", err)
 	}
-	return failed("%w", err)
+	cause := e.Unwrap()
+	switch {
+	case cause == nil:
+		return refused(err)
+	case e.Class == model.Unreachable:
+		return refused(fmt.Errorf("the database could not carry this out: %w; tabellion models check compares it with the definitions", cause))
+	}
+	return refused(fmt.Errorf("%w: %w", err, cause))
 }
 
 // explain shows the plan and the statements.
@@ -147,11 +157,12 @@ func (c *modelsQuery) show(env *Env, a *engine.Answer) error {
 	if a.More {
 		more = ", and there are more"
 	}
-	say(env, "%d rows%s", len(a.Rows), more)
+	say(env, "%s%s", plural(len(a.Rows), "row", "rows"), more)
 	return nil
 }
 
-// printTable prints rows in columns, cut to the width of the terminal.
+// printTable prints rows in columns, cut to the width of the terminal; or one below the other, a line for each value,
+// where so many columns would have no room.
 func printTable(env *Env, rows []canonjson.Value, width int) error {
 	var names []string
 	for _, row := range rows {
@@ -164,7 +175,10 @@ func printTable(env *Env, rows []canonjson.Value, width int) error {
 	if len(names) == 0 {
 		return nil
 	}
-	table := [][]string{names}
+	table := [][]string{make([]string, len(names))}
+	for i, name := range names {
+		table[0][i] = graphic(name)
+	}
 	for _, row := range rows {
 		line := make([]string, len(names))
 		for i, name := range names {
@@ -172,17 +186,41 @@ func printTable(env *Env, rows []canonjson.Value, width int) error {
 		}
 		table = append(table, line)
 	}
-	widths := columnWidths(table, width)
+	widths, fit := columnWidths(table, width)
+	if !fit {
+		return printRecords(env, table, width)
+	}
 	for _, line := range table {
 		var b strings.Builder
 		for i, cell := range line {
 			if i > 0 {
-				b.WriteString("  ")
+				b.WriteString(columnGap)
 			}
 			b.WriteString(fitText(cell, widths[i]))
 		}
 		if _, err := fmt.Fprintln(env.Stdout, strings.TrimRight(b.String(), " ")); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// printRecords prints rows one below the other.
+func printRecords(env *Env, table [][]string, width int) error {
+	label := 0
+	for _, name := range table[0] {
+		label = max(label, textWidth(name))
+	}
+	label = min(label, width/2)
+	for n, line := range table[1:] {
+		if n > 0 {
+			fmt.Fprintln(env.Stdout)
+		}
+		for i, cell := range line {
+			text := fitText(table[0][i], label) + columnGap + fitText(cell, max(1, min(textWidth(cell), width-label-len(columnGap))))
+			if _, err := fmt.Fprintln(env.Stdout, strings.TrimRight(text, " ")); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -199,40 +237,75 @@ func cellText(v canonjson.Value) string {
 	return graphic(string(v.AppendJSON(nil)))
 }
 
+// columnGap stands between columns, and leastColumn is how narrow one may become.
+const (
+	columnGap   = "  "
+	leastColumn = 8
+)
+
 // columnWidths shares the width of the terminal: each column gets what its longest cell needs, and the widest give way.
-func columnWidths(table [][]string, width int) []int {
-	widths := make([]int, len(table[0]))
-	total := 2 * (len(widths) - 1)
+// fit is false when they cannot give enough.
+func columnWidths(table [][]string, width int) (widths []int, fit bool) {
+	widths = make([]int, len(table[0]))
+	total := len(columnGap) * (len(widths) - 1)
 	for i := range widths {
 		for _, line := range table {
-			widths[i] = max(widths[i], utf8.RuneCountInString(line[i]))
+			widths[i] = max(widths[i], textWidth(line[i]))
 		}
 		total += widths[i]
 	}
-	for total > width {
+	for ; total > width; total-- {
 		widest := 0
 		for i, w := range widths {
 			if w > widths[widest] {
 				widest = i
 			}
 		}
-		if widths[widest] <= 8 {
-			break
+		if widths[widest] <= leastColumn {
+			return nil, false
 		}
 		widths[widest]--
-		total--
 	}
-	return widths
+	return widths, true
 }
 
 // fitText pads or cuts a cell.
 func fitText(s string, width int) string {
-	n := utf8.RuneCountInString(s)
-	if n <= width {
+	if n := textWidth(s); n <= width {
 		return s + strings.Repeat(" ", width-n)
 	}
-	rs := []rune(s)
-	return string(rs[:max(0, width-1)]) + "…"
+	var b strings.Builder
+	left := width - 1 // the mark of a cut is one column wide
+	for _, r := range s {
+		w := runeWidth(r)
+		if w > left {
+			break
+		}
+		left -= w
+		b.WriteRune(r)
+	}
+	return b.String() + "…" + strings.Repeat(" ", max(0, left))
+}
+
+// textWidth is how many columns of a terminal a text takes.
+func textWidth(s string) int {
+	n := 0
+	for _, r := range s {
+		n += runeWidth(r)
+	}
+	return n
+}
+
+// runeWidth is the columns of a character: none for marks that stand on the one before, two for wide ones.
+func runeWidth(r rune) int {
+	if unicode.In(r, unicode.Mn, unicode.Me) {
+		return 0
+	}
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	}
+	return 1
 }
 
 // modelsDescribe shows what a caller may use.
@@ -259,11 +332,9 @@ func (c *modelsDescribe) Run(env *Env) error {
 		return refused(err)
 	}
 	described := engine.Describe(registry, engine.Call{Access: permission.For(c.context(env, cfg))}).Items()
-	if len(c.Model) > 0 {
-		described = slices.DeleteFunc(described, func(v canonjson.Value) bool { return !slices.Contains(c.Model, v.Get("name").Str()) })
-		if len(described) == 0 {
-			return failed("there is no model %s, or none that this caller may read", strings.Join(c.Model, ", "))
-		}
+	described, err = c.named(described, c.only(cfg, registry))
+	if err != nil {
+		return err
 	}
 	if c.JSON || !onTerminal(env) {
 		return printValue(env, canonjson.Object(canonjson.M("models", canonjson.Array(described...))))
@@ -277,16 +348,50 @@ func (c *modelsDescribe) Run(env *Env) error {
 	return nil
 }
 
+// only are the models of the database that was named; nil for all.
+func (c *modelsDescribe) only(cfg *tabellion.Config, registry *model.Registry) []string {
+	if c.Name == "" {
+		return nil
+	}
+	names := []string{}
+	for _, m := range registry.List() {
+		if m.Source == c.Name {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// named keeps the models that the arguments name. only: others are left out; nil for none.
+func (c *modelsDescribe) named(described []canonjson.Value, only []string) ([]canonjson.Value, error) {
+	var seen []string
+	described = slices.DeleteFunc(described, func(v canonjson.Value) bool {
+		return only != nil && !slices.Contains(only, v.Get("name").Str())
+	})
+	for _, v := range described {
+		seen = append(seen, v.Get("name").Str())
+	}
+	if len(seen) == 0 {
+		return nil, failed("this caller may read no model; --roles and --user say who he is")
+	}
+	for _, name := range c.Model {
+		if !slices.Contains(seen, name) {
+			return nil, failed("there is no model %s that this caller may read; there are: %s", word(name), strings.Join(seen, ", "))
+		}
+	}
+	if len(c.Model) == 0 {
+		return described, nil
+	}
+	return slices.DeleteFunc(described, func(v canonjson.Value) bool { return !slices.Contains(c.Model, v.Get("name").Str()) }), nil
+}
+
 // describeModel prints one model for a person.
 func describeModel(env *Env, m canonjson.Value) {
-	fmt.Fprintf(env.Stdout, "%s  %s\n", m.Get("name").Str(), graphic(m.Get("description").Str()))
+	fmt.Fprintln(env.Stdout, strings.TrimRight(m.Get("name").Str()+"  "+graphic(m.Get("description").Str()), " "))
 	for _, f := range m.Get("fields").Members() {
-		kind := f.Value.Str()
-		if kind == "" {
-			kind = "number"
-		}
-		detail := m.Get("details").Get(f.Name)
-		fmt.Fprintf(env.Stdout, "  %-24s %-10s %s\n", f.Name, kind, graphic(detail.Get("description").Str()))
+		kind := f.Value.Str() // none for what the server keeps itself, such as createdAt
+		line := fmt.Sprintf("  %-24s %-10s %s", f.Name, kind, fieldWords(m.Get("details").Get(f.Name)))
+		fmt.Fprintln(env.Stdout, strings.TrimRight(line, " "))
 	}
 	for _, r := range m.Get("relations").Members() {
 		kind := "→ " + r.Value.Get("model").Str()
@@ -302,4 +407,19 @@ func describeModel(env *Env, m canonjson.Value) {
 		}
 		fmt.Fprintf(env.Stdout, "  %-24s %s\n", col.Name, words)
 	}
+}
+
+// fieldWords are the details of a field in a line.
+func fieldWords(d canonjson.Value) string {
+	var words []string
+	if d.Get("required").Kind() == canonjson.KindBool {
+		words = append(words, "required")
+	}
+	if values := d.Get("enum"); !values.IsAbsent() {
+		words = append(words, "one of "+graphic(string(values.AppendJSON(nil))))
+	}
+	if text := graphic(d.Get("description").Str()); text != "" {
+		words = append(words, text)
+	}
+	return strings.Join(words, "; ")
 }

@@ -47,6 +47,9 @@ func (p *place) load(env *Env, more ...config.Setting) (*tabellion.Config, error
 		return nil, failed("--config and --persistence exclude each other: the file names the data folder in its key data")
 	}
 	src := config.Source{File: p.Config, Environ: env.Environ, Dev: p.dev}
+	if p.models != nil {
+		src.Begin = p.models.begin
+	}
 	if p.quick() {
 		dir, flag := p.folder()
 		src.Set = append(src.Set, config.Setting{Key: "data", Value: dir, Flag: flag})
@@ -72,9 +75,8 @@ func (p *place) load(env *Env, more ...config.Setting) (*tabellion.Config, error
 		return nil, err
 	}
 	if p.models != nil {
-		if err := p.models.configure(cfg, p.Persistence == ""); err != nil {
-			return nil, failed("%w", err)
-		}
+		p.models.allow(cfg)
+		cfg.Alone = p.Persistence == ""
 	}
 	return cfg, nil
 }

@@ -64,7 +64,7 @@ func refusedFolder(cfg *tabellion.Config, err error) error {
 	case errors.Is(err, sqlite.ErrNewerFormat):
 		return refused(fmt.Errorf("%w; use the newer program for %s", err, cfg.Data))
 	}
-	return refused(err)
+	return modelsRefused(err)
 }
 
 // inUse says what to do about a folder that another process holds.

@@ -247,8 +247,9 @@ func publicName(cfg *tabellion.Config, bound string) string {
 func (c *serveCommand) createHint(env *Env) string {
 	where := ""
 	switch {
-	case c.Persistence != "":
-		where = " --persistence " + quoteShell(c.Persistence)
+	case c.quick():
+		dir, _ := c.folder()
+		where = " --persistence " + quoteShell(dir)
 	case c.Config != "":
 		where = " --config " + quoteShell(c.Config)
 	}

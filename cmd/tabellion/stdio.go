@@ -45,18 +45,18 @@ func (c *stdioCommand) Run(env *Env) error {
 	}
 	tune(env, cfg, 0, 0)
 	me := caller(cfg)
-	if c.asked() {
-		say(env, "tabellion %s: %s", tabellion.Version(), c.words())
-	}
 	if !cfg.Alone {
 		say(env, "tabellion %s: data folder %s", tabellion.Version(), cfg.Data)
 	}
 	say(env, "tabellion: the client is local:%s with %s", strings.TrimPrefix(me.Subject, "local:"), roleWords(me.Roles))
 	log := logger(env, quiet(cfg))
-	v := &visitor{cfg: cfg, env: env, log: log, who: me}
+	v := &visitor{cfg: cfg, env: env, log: log, who: me, exact: c.asked()}
 	first, err := v.next(env.Ctx)
 	if err != nil {
 		return err
+	}
+	if c.asked() {
+		say(env, "tabellion %s serves %s", tabellion.Version(), c.words())
 	}
 	if v.own != nil {
 		err = v.own.ServeStdio(env.Ctx, env.Stdin, env.Stdout)
@@ -90,7 +90,7 @@ func roleWords(roles []string) string {
 	case len(roles) == 0:
 		return "no role"
 	case len(roles) == 1 && roles[0] == policy.RoleAdmin:
-		return "the role admin: it may do everything in this folder"
+		return "the role admin: it may do everything"
 	}
 	return "the roles " + strings.Join(roles, ", ")
 }
@@ -102,6 +102,8 @@ type visitor struct {
 	log *slog.Logger
 	who control.Who
 	own *tabellion.Server // once this process holds the folder
+
+	exact bool // no models but those of its own flags will do
 }
 
 // next opens the store (then own is set and the session is nil) or joins its owner.
@@ -118,6 +120,10 @@ func (v *visitor) next(ctx context.Context) (control.Session, error) {
 	if s != nil {
 		v.own = s
 		return nil, nil
+	}
+	if mine := tabellion.ModelsDigest(v.cfg); v.exact && about.Models != mine {
+		return nil, errors.Join(refused(fmt.Errorf("process %d holds the folder %s and serves other models than these; give another folder with --data, or the same --models, --source and --write",
+			about.PID, v.cfg.Data)), session.Close())
 	}
 	say(v.env, "tabellion: process %d holds the data folder and serves this session too", about.PID)
 	v.keepNames(about.ToolNames)

@@ -20,7 +20,7 @@ type Kind string
 
 // The kinds of entries.
 const (
-	KindEffect  Kind = "effect"  // a change of our own store, committed with it
+	KindEffect Kind = "effect" // a change of our own store, committed with it
 	// KindIntent announces a change of a database of the organisation, before it happens; a KindEffect of the same
 	// correlation tells the outcome. Without one the outcome is unknown.
 	KindIntent  Kind = "intent"

@@ -25,6 +25,7 @@ type modelOptions struct {
 	ways       []string
 	only       *regexp.Regexp
 	references string // the folder with the scripts of the reference host
+	markdown   bool
 }
 
 // way is how an operation is carried out.
@@ -68,6 +69,7 @@ func benchModels(args []string) error {
 	f.IntVar(&o.parents, "parents", 20_000, "parents of the smaller tables; there are five children to each")
 	f.IntVar(&o.times, "times", 10, "how many times larger the larger tables are; 0 leaves them out")
 	f.StringVar(&o.references, "reference", "bench/models-reference", "folder with the scripts of the reference host")
+	f.BoolVar(&o.markdown, "markdown", false, "print tables as Markdown")
 	engines := f.String("engines", "sqlite,postgres", "databases, separated by commas")
 	ways := f.String("ways", "floor,in process,mcp,reference", "ways, separated by commas")
 	only := f.String("operations", "", "regular expression of the operations to measure; all when empty")
@@ -113,7 +115,7 @@ func (o *modelOptions) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	showModels(lines)
+	showModels(lines, o.markdown)
 	return keep(o.out, lines)
 }
 
@@ -178,7 +180,7 @@ type measurement struct {
 func (o *modelOptions) measurements(w *modelWorld, op operation) []*measurement {
 	calls := op.calls(w.parents)
 	var out []*measurement
-	for _, how := range []way{wayFloor, wayInProcess, wayHTTP, wayReference} {
+	for _, how := range allWays {
 		run := w.runner(how, op)
 		if run == nil || !o.wants(how) {
 			continue
@@ -218,7 +220,7 @@ func agree(op operation, all []*measurement) error {
 	}
 	wanted := map[int][]byte{}
 	for _, m := range all {
-		rows, err := comparable(m.first)
+		rows, err := spelled(m.first)
 		if err != nil {
 			return fmt.Errorf("%s, %s: %w", op.name, m.place(), err)
 		}

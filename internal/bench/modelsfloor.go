@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 )
 
 // plain is a database as a program without any layer uses it: prepared statements on one connection, scanned into structs.
@@ -68,15 +70,18 @@ func (p *plainSQLite) list(ids []string) any {
 	return string(text)
 }
 
+// in reads that array.
 func (p *plainSQLite) in(column, argument string) string {
 	return column + " IN (SELECT value FROM json_each(" + argument + "))"
 }
 
+// top looks two ids up for each author.
 func (p *plainSQLite) top() string {
 	return `SELECT b."authorId", b."title", b."price" FROM json_each(?1) a JOIN "books" b ON b."_id" IN
 		(SELECT t."_id" FROM "books" t WHERE t."authorId" = a.value ORDER BY t."price" DESC, t."_id" LIMIT 2)`
 }
 
+// close ends the connection.
 func (p *plainSQLite) close() error { return p.db.Close() }
 
 // plainPostgres is pgx without a pool.
@@ -97,17 +102,21 @@ func (p *plainPostgres) query(ctx context.Context, text string, args []any, each
 	return rows.Err()
 }
 
+// list is an array.
 func (p *plainPostgres) list(ids []string) any { return ids }
 
+// in compares with an array.
 func (p *plainPostgres) in(column, argument string) string {
 	return column + " = ANY(" + argument + ")"
 }
 
+// top reads two rows for each author.
 func (p *plainPostgres) top() string {
 	return `SELECT b."authorId", b."title", b."price" FROM unnest(?1::text[]) a(id) CROSS JOIN LATERAL
 		(SELECT t."authorId", t."title", t."price" FROM "books" t WHERE t."authorId" = a.id ORDER BY t."price" DESC NULLS LAST, t."_id" LIMIT 2) b`
 }
 
+// close ends the connection.
 func (p *plainPostgres) close() error { return p.conn.Close(context.Background()) }
 
 // The rows of the floor, as JSON shows them.
@@ -182,6 +191,7 @@ func written[T any](rows []T, err error) ([]byte, error) {
 // bookColumns are those of bookRow without times.
 const bookColumns = `"_id", "authorId", "title", "genre", "pages", "price"`
 
+// floorGet finds a book.
 func floorGet(ctx context.Context, p plain, c call) ([]byte, error) {
 	rows, err := read(ctx, p, `SELECT `+bookColumns+` FROM "books" WHERE "_id" = ?1`, []any{c.ID}, func(b *bookRow, scan func(...any) error) error {
 		return scan(&b.ID, &b.AuthorID, &b.Title, &b.Genre, &b.Pages, &b.Price)
@@ -201,11 +211,21 @@ func limitOf(c call) int64 { n, _ := c.Params.Get("l").Int(); return n }
 // firstAuthors orders a page as the operations do.
 const firstAuthors = ` FROM "authors" ORDER BY "rank" NULLS FIRST, "_id" LIMIT ?1`
 
+// floorList reads a page of authors.
 func floorList(ctx context.Context, p plain, c call) ([]byte, error) {
 	return written(read(ctx, p, `SELECT "_id", "name", "city", "country", "status", "rank", "score"`+firstAuthors, []any{limitOf(c)},
 		func(a *authorRow, scan func(...any) error) error {
 			return scan(&a.ID, &a.Name, &a.City, &a.Country, &a.Status, &a.Rank, &a.Score)
 		}))
+}
+
+// found are the ids of a page, and where each stands in it.
+func found[T any](page []T, id func(T) string) (ids []string, at map[string]int) {
+	at = make(map[string]int, len(page))
+	for i, row := range page {
+		ids, at[id(row)] = append(ids, id(row)), i
+	}
+	return ids, at
 }
 
 // withBooks reads a page of authors, and the books that a statement gives for them.
@@ -216,10 +236,7 @@ func withBooks(ctx context.Context, p plain, c call, text string) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	ids, at := make([]string, len(page)), make(map[string]int, len(page))
-	for i, a := range page {
-		ids[i], at[a.ID] = a.ID, i
-	}
+	ids, at := found(page, func(a parentRow) string { return a.ID })
 	err = p.query(ctx, text, []any{p.list(ids)}, func(scan func(...any) error) error {
 		var author string
 		var b titleRow
@@ -233,14 +250,17 @@ func withBooks(ctx context.Context, p plain, c call, text string) ([]byte, error
 	return written(page, err)
 }
 
+// floorChildren reads a page of authors and all their books.
 func floorChildren(ctx context.Context, p plain, c call) ([]byte, error) {
 	return withBooks(ctx, p, c, `SELECT "authorId", "title", "price" FROM "books" WHERE `+p.in(`"authorId"`, "?1")+` ORDER BY "_id"`)
 }
 
+// floorTop reads a page of authors and the two dearest books of each.
 func floorTop(ctx context.Context, p plain, c call) ([]byte, error) {
 	return withBooks(ctx, p, c, p.top())
 }
 
+// floorAggregates reads a page of authors, and counts their books.
 func floorAggregates(ctx context.Context, p plain, c call) ([]byte, error) {
 	page, err := read(ctx, p, `SELECT "_id", "name"`+firstAuthors, []any{limitOf(c)}, func(a *countedRow, scan func(...any) error) error {
 		return scan(&a.ID, &a.Name)
@@ -248,10 +268,7 @@ func floorAggregates(ctx context.Context, p plain, c call) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids, at := make([]string, len(page)), make(map[string]int, len(page))
-	for i, a := range page {
-		ids[i], at[a.ID] = a.ID, i
-	}
+	ids, at := found(page, func(a countedRow) string { return a.ID })
 	text := `SELECT "authorId", count(*), sum("pages") FROM "books" WHERE ` + p.in(`"authorId"`, "?1") + ` GROUP BY "authorId"`
 	err = p.query(ctx, text, []any{p.list(ids)}, func(scan func(...any) error) error {
 		var author string
@@ -265,6 +282,7 @@ func floorAggregates(ctx context.Context, p plain, c call) ([]byte, error) {
 	return written(page, err)
 }
 
+// floorPredicate reads a page of the authors who have a dear book.
 func floorPredicate(ctx context.Context, p plain, c call) ([]byte, error) {
 	text := `SELECT "_id", "name", "rank" FROM "authors" a WHERE EXISTS (SELECT 1 FROM "books" b WHERE b."authorId" = a."_id" AND b."price" >= ?2)
 		ORDER BY "rank" NULLS FIRST, "_id" LIMIT ?1`
@@ -274,6 +292,7 @@ func floorPredicate(ctx context.Context, p plain, c call) ([]byte, error) {
 	}))
 }
 
+// floorGroups groups all books.
 func floorGroups(ctx context.Context, p plain, _ call) ([]byte, error) {
 	text := `SELECT "genre", count(*), sum("pages"), avg("price") FROM "books" GROUP BY "genre" ORDER BY "genre"`
 	return written(read(ctx, p, text, nil, func(g *genreRow, scan func(...any) error) error {
@@ -282,7 +301,7 @@ func floorGroups(ctx context.Context, p plain, _ call) ([]byte, error) {
 }
 
 // floorBook is a document to write, with an id of its own and the times.
-func floorBook(data interface{ AppendJSON([]byte) []byte }, n int) (bookRow, error) {
+func floorBook(data canonjson.Value, n int) (bookRow, error) {
 	var b bookRow
 	err := json.Unmarshal(data.AppendJSON(nil), &b)
 	now := time.Now()
@@ -307,6 +326,7 @@ func writeBooks(ctx context.Context, p plain, books []bookRow) error {
 	return p.query(ctx, text.String(), args, func(func(...any) error) error { return nil })
 }
 
+// floorInsert adds a book.
 func floorInsert(ctx context.Context, p plain, c call) ([]byte, error) {
 	b, err := floorBook(c.Data, 0)
 	if err != nil {
@@ -318,6 +338,7 @@ func floorInsert(ctx context.Context, p plain, c call) ([]byte, error) {
 	return json.Marshal(b)
 }
 
+// floorInsertMany adds books by one statement.
 func floorInsertMany(ctx context.Context, p plain, c call) ([]byte, error) {
 	var books []bookRow
 	for i, doc := range c.Data.Items() {
@@ -330,6 +351,7 @@ func floorInsertMany(ctx context.Context, p plain, c call) ([]byte, error) {
 	return written(books, writeBooks(ctx, p, books))
 }
 
+// floorUpdate changes a book.
 func floorUpdate(ctx context.Context, p plain, c call) ([]byte, error) {
 	text := `UPDATE "books" SET "price" = ?2, "updatedAt" = ?3 WHERE "_id" = ?1 RETURNING ` + bookColumns + `, "createdAt", "updatedAt"`
 	rows, err := read(ctx, p, text, []any{c.ID, c.Data.Get("price").Float(), time.Now().UnixMilli()}, func(b *bookRow, scan func(...any) error) error {

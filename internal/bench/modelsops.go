@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -210,9 +209,9 @@ func inProcess(ctx context.Context, e *engine.Engine, who engine.Call, c call) (
 	return row.AppendJSON(nil), err
 }
 
-// comparable spells an answer so that answers with the same rows are the same text: members in one order, and the rows of a
+// spelled writes an answer so that answers with the same rows are the same text: members in one order, and the rows of a
 // relation too, which nobody sorts where the query does not. An answer without rows is an error: it would measure nothing.
-func comparable(answer []byte) ([]byte, error) {
+func spelled(answer []byte) ([]byte, error) {
 	var v any
 	if err := json.Unmarshal(answer, &v); err != nil {
 		return nil, err
@@ -229,26 +228,11 @@ func comparable(answer []byte) ([]byte, error) {
 		if !ok {
 			return nil, fmt.Errorf("a row is %v", r)
 		}
+		if mean, ok := row["mean"].(float64); ok { // whose last digits depend on the order in which an engine adds
+			row["mean"] = fmt.Sprintf("%.9g", mean)
+		}
 		if books, ok := row["books"].([]any); ok {
 			slices.SortFunc(books, func(a, b any) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
-		}
-	}
-	return sums(json.Marshal(rows))
-}
-
-// sums rounds nothing but the last digits of means, in which engines differ that add in another order.
-func sums(text []byte, err error) ([]byte, error) {
-	if err != nil {
-		return nil, err
-	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	var rows []map[string]any
-	if err := d.Decode(&rows); err != nil {
-		return nil, err
-	}
-	for _, r := range rows {
-		if mean, ok := r["mean"].(float64); ok {
-			r["mean"] = fmt.Sprintf("%.9g", mean)
 		}
 	}
 	return json.Marshal(rows)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -24,7 +25,7 @@ func (f figures) p50(engine string, parents int, operation string, w way) float6
 }
 
 // showModels prints what was measured, and how it stands to what is aimed at.
-func showModels(lines []modelLine) {
+func showModels(lines []modelLine, markdown bool) {
 	f := figures(lines)
 	var engines []string
 	var sizes []int
@@ -38,10 +39,10 @@ func showModels(lines []modelLine) {
 	}
 	for _, e := range engines {
 		for _, n := range sizes {
-			f.table(e, n)
+			f.table(e, n).show(markdown)
 		}
 		if len(sizes) == 2 {
-			f.growth(e, sizes[0], sizes[1])
+			f.growth(e, sizes[0], sizes[1]).show(markdown)
 		}
 	}
 	f.missed(engines, sizes)
@@ -68,74 +69,112 @@ func times(a, b float64) string {
 	return fmt.Sprintf("%.2f", a/b)
 }
 
-// aligned is a table for people.
-func aligned(title string, header string) *tabwriter.Writer {
-	fmt.Println("\n" + title)
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, header)
-	return w
+// sheet is a table for people. Its first row is the header.
+type sheet struct {
+	title string
+	rows  [][]string
 }
 
-// table shows all ways of all operations on one database.
-func (f figures) table(engine string, parents int) {
-	w := aligned(fmt.Sprintf("%s, %d parents, %d children; p50 in ms of one client", engine, parents, parents*childrenOf),
-		"operation\tfloor\tin process\tof floor\tMCP HTTP\treference\treference / in process\treference / MCP\t")
-	for _, op := range modelOperations() {
-		at := func(how way) float64 { return f.p50(engine, parents, op.name, how) }
-		own, host := at(wayInProcess), at(wayReference)
-		if own == 0 && at(wayFloor) == 0 && host == 0 && at(wayHTTP) == 0 {
-			continue
+// show prints a sheet, aligned or as Markdown.
+func (t *sheet) show(markdown bool) {
+	fmt.Print("\n", t.title, "\n")
+	if markdown {
+		fmt.Println()
+		for i, row := range t.rows {
+			fmt.Println("| " + strings.Join(row, " | ") + " |")
+			if i == 0 {
+				fmt.Println(strings.Repeat("|---", len(row)) + "|")
+			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", op.name, ms(at(wayFloor)), ms(own), times(own, at(wayFloor)), ms(at(wayHTTP)), ms(host),
-			times(host, own), times(host, at(wayHTTP)))
+		return
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, row := range t.rows {
+		fmt.Fprintln(w, strings.Join(row, "\t")+"\t")
 	}
 	w.Flush()
+}
+
+// allWays are the ways in the order of the tables.
+var allWays = []way{wayFloor, wayInProcess, wayHTTP, wayReference}
+
+// table shows all ways of all operations on one database.
+func (f figures) table(engine string, parents int) *sheet {
+	t := &sheet{
+		title: fmt.Sprintf("%s, %d parents, %d children; p50 in ms of one client", engine, parents, parents*childrenOf),
+		rows:  [][]string{{"operation", "floor", "in process", "of floor", "MCP HTTP", "reference", "reference / in process", "reference / MCP"}},
+	}
+	for _, op := range modelOperations() {
+		at := func(how way) float64 { return f.p50(engine, parents, op.name, how) }
+		if !slices.ContainsFunc(allWays, func(how way) bool { return at(how) > 0 }) {
+			continue
+		}
+		own, host := at(wayInProcess), at(wayReference)
+		t.rows = append(t.rows, []string{op.name, ms(at(wayFloor)), ms(own), times(own, at(wayFloor)), ms(at(wayHTTP)), ms(host),
+			times(host, own), times(host, at(wayHTTP))})
+	}
+	return t
 }
 
 // growth shows what the larger tables cost more.
-func (f figures) growth(engine string, small, large int) {
-	w := aligned(fmt.Sprintf("%s, %d times the size: p50 against the smaller tables", engine, large/small), "operation\tfloor\tin process\tMCP HTTP\treference\t")
+func (f figures) growth(engine string, small, large int) *sheet {
+	t := &sheet{
+		title: fmt.Sprintf("%s, %d times the size: p50 against the smaller tables", engine, large/small),
+		rows:  [][]string{{"operation", "floor", "in process", "MCP HTTP", "reference"}},
+	}
 	for _, op := range modelOperations() {
-		var cells []any
-		for _, how := range []way{wayFloor, wayInProcess, wayHTTP, wayReference} {
-			cells = append(cells, times(f.p50(engine, large, op.name, how), f.p50(engine, small, op.name, how)))
+		row := []string{op.name}
+		for _, how := range allWays {
+			row = append(row, times(f.p50(engine, large, op.name, how), f.p50(engine, small, op.name, how)))
 		}
-		if slices.ContainsFunc(cells, func(c any) bool { return c != "-" }) {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t\n", append([]any{op.name}, cells...)...)
+		if slices.ContainsFunc(row[1:], func(cell string) bool { return cell != "-" }) {
+			t.rows = append(t.rows, row)
 		}
 	}
-	w.Flush()
+	return t
 }
 
-// missed lists the aims that were not reached.
+// missed prints the aims that were not reached.
 func (f figures) missed(engines []string, sizes []int) {
-	fmt.Println("\nAims that were missed:")
-	none := true
-	miss := func(format string, args ...any) {
-		none = false
-		fmt.Printf("  "+format+"\n", args...)
-	}
+	var all []string
 	for _, op := range modelOperations() {
 		for _, e := range engines {
-			for _, n := range sizes {
-				own, host := f.p50(e, n, op.name, wayInProcess), f.p50(e, n, op.name, wayReference)
-				if own > 0 && host > 0 && op.aim > 0 && host/own < op.aim {
-					miss("%s, %s, %d parents: %.1f times the reference, %.0f wanted", op.name, e, n, host/own, op.aim)
-				}
-			}
-			if !op.page || len(sizes) != 2 {
-				continue
-			}
-			for _, how := range []way{wayInProcess, wayHTTP} {
-				small, large := f.p50(e, sizes[0], op.name, how), f.p50(e, sizes[1], op.name, how)
-				if small > 0 && large/small > mostGrowth {
-					miss("%s, %s, %s: %.2f times at %d times the size (the floor: %s), %.1f allowed", op.name, e, how, large/small, sizes[1]/sizes[0],
-						times(f.p50(e, sizes[1], op.name, wayFloor), f.p50(e, sizes[0], op.name, wayFloor)), mostGrowth)
-				}
+			all = append(all, f.slow(op, e, sizes)...)
+			if op.page && len(sizes) == 2 {
+				all = append(all, f.grown(op, e, sizes[0], sizes[1])...)
 			}
 		}
 	}
-	if none {
-		fmt.Println("  none")
+	if all == nil {
+		all = []string{"none"}
 	}
+	fmt.Print("\nAims that were missed:\n- ", strings.Join(all, "\n- "), "\n")
+}
+
+// slow says where an operation is not as many times faster than the reference host as is aimed at.
+func (f figures) slow(op operation, engine string, sizes []int) (out []string) {
+	for _, n := range sizes {
+		own, host := f.p50(engine, n, op.name, wayInProcess), f.p50(engine, n, op.name, wayReference)
+		if own > 0 && host > 0 && host/own < op.aim {
+			out = append(out, fmt.Sprintf("%s, %s, %d parents: %.1f times the reference, %.0f wanted", op.name, engine, n, host/own, op.aim))
+		}
+	}
+	return out
+}
+
+// grown says where a page costs more on the larger tables than is aimed at.
+func (f figures) grown(op operation, engine string, small, large int) (out []string) {
+	ratio := func(how way) float64 {
+		if before := f.p50(engine, small, op.name, how); before > 0 {
+			return f.p50(engine, large, op.name, how) / before
+		}
+		return 0
+	}
+	for _, how := range []way{wayInProcess, wayHTTP} {
+		if r := ratio(how); r > mostGrowth {
+			out = append(out, fmt.Sprintf("%s, %s, %s: %.2f times at %d times the size (the floor: %.2f), %.1f allowed",
+				op.name, engine, how, r, large/small, ratio(wayFloor), mostGrowth))
+		}
+	}
+	return out
 }

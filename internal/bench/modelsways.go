@@ -71,13 +71,13 @@ func (o *modelOptions) installReference(ctx context.Context) string {
 }
 
 // refer starts the reference host on a copy of the world's file.
-func (o *modelOptions) refer(ctx context.Context, w *modelWorld, definitions, folder string) error {
+func (o *modelOptions) refer(ctx context.Context, w *modelWorld, folder string) error {
 	path := strings.TrimPrefix(w.read, "sqlite:")
 	file := strings.TrimSuffix(path, ".db") + "-reference.db"
 	if err := copyFile(path, file); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "node", filepath.Join(o.references, "reference.js"), folder, file, definitions)
+	cmd := exec.CommandContext(ctx, "node", filepath.Join(o.references, "reference.js"), folder, file, o.definitions())
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,8 +52,7 @@ func (w *modelWorld) close() error {
 
 // worlds fills databases of both sizes, and opens all that is measured on them.
 func (o *modelOptions) worlds(ctx context.Context) ([]*modelWorld, error) {
-	definitions := filepath.Join(o.dir, "definitions.json")
-	if err := os.WriteFile(definitions, []byte(authorDefinitions), 0o600); err != nil {
+	if err := os.WriteFile(o.definitions(), []byte(authorDefinitions), 0o600); err != nil {
 		return nil, err
 	}
 	registry := model.NewRegistry(model.Options{})
@@ -69,21 +69,35 @@ func (o *modelOptions) worlds(ctx context.Context) ([]*modelWorld, error) {
 			if n == 0 {
 				continue
 			}
-			began := time.Now()
-			w, err := o.world(ctx, name, n, registry)
+			w, err := o.ready(ctx, name, n, registry, folder)
 			if w != nil {
 				worlds = append(worlds, w)
-			}
-			if err == nil {
-				err = o.open(ctx, w, registry, definitions, folder)
 			}
 			if err != nil {
 				return worlds, fmt.Errorf("%s with %d parents: %w", name, n, err)
 			}
-			fmt.Printf("%s: %d parents, %d children, ready in %.1f s\n", name, n, n*childrenOf, time.Since(began).Seconds())
 		}
 	}
+	if slices.Contains(o.engines, "postgres") {
+		fmt.Println("PostgreSQL is the throw-away cluster of the tests, without fsync: its writes do not wait for the disk, the floor's neither")
+	}
 	return worlds, nil
+}
+
+// definitions is the file with the models.
+func (o *modelOptions) definitions() string { return filepath.Join(o.dir, "definitions.json") }
+
+// ready fills a database, and opens all that is measured on it.
+func (o *modelOptions) ready(ctx context.Context, name string, parents int, registry *model.Registry, folder string) (*modelWorld, error) {
+	began := time.Now()
+	w, err := o.world(ctx, name, parents, registry)
+	if err == nil {
+		err = o.open(ctx, w, registry, folder)
+	}
+	if err == nil {
+		fmt.Printf("%s: %d parents, %d children, ready in %.1f s\n", name, parents, parents*childrenOf, time.Since(began).Seconds())
+	}
+	return w, err
 }
 
 // world fills a database.
@@ -101,21 +115,19 @@ func (o *modelOptions) world(ctx context.Context, name string, parents int, regi
 			return nil, err
 		}
 		w.plain = p
+		w.closers = append(w.closers, p.close)
 	case "postgres":
 		tb := &benchTB{}
 		w.closers = append(w.closers, tb.close)
-		if err := w.fillPostgres(ctx, tb, registry); err != nil {
-			return w, err
-		}
+		return w, w.fillPostgres(ctx, tb, registry)
 	default:
 		return nil, fmt.Errorf("no database %q", name)
 	}
-	w.closers = append(w.closers, w.plain.close)
 	return w, nil
 }
 
 // open opens what is measured.
-func (o *modelOptions) open(ctx context.Context, w *modelWorld, registry *model.Registry, definitions, folder string) error {
+func (o *modelOptions) open(ctx context.Context, w *modelWorld, registry *model.Registry, folder string) error {
 	var source plan.Source
 	var err error
 	if w.engine == "sqlite" {
@@ -135,20 +147,20 @@ func (o *modelOptions) open(ctx context.Context, w *modelWorld, registry *model.
 		return err
 	}
 	if o.binary != "" && o.wants(wayHTTP) {
-		if err := o.serve(ctx, w, definitions); err != nil {
+		if err := o.serve(ctx, w); err != nil {
 			return err
 		}
 	}
 	if folder != "" && w.engine == "sqlite" {
-		return o.refer(ctx, w, definitions, folder)
+		return o.refer(ctx, w, folder)
 	}
 	return nil
 }
 
 // serve starts the program on the database.
-func (o *modelOptions) serve(ctx context.Context, w *modelWorld, definitions string) error {
+func (o *modelOptions) serve(ctx context.Context, w *modelWorld) error {
 	s, err := serve(ctx, &o.options, fmt.Sprintf("server-%s-%d", w.engine, w.parents),
-		fmt.Sprintf("models:\n  definitions: %q\n  sources:\n    default: {read: %q, write: %q}\n", definitions, w.read, w.write))
+		fmt.Sprintf("models:\n  definitions: %q\n  sources:\n    default: {read: %q, write: %q}\n", o.definitions(), w.read, w.write))
 	if err != nil {
 		return err
 	}
@@ -182,6 +194,7 @@ func mix(n int) uint64 {
 	return x ^ x>>31
 }
 
+// authorID and bookID are the ids of numbers.
 func authorID(n int) string { return fmt.Sprintf("AU%08d", n) }
 func bookID(n int) string   { return fmt.Sprintf("BK%08d", n) }
 
@@ -298,13 +311,9 @@ func fillTable(ctx context.Context, db *sql.DB, table string, columns []string, 
 	return nil
 }
 
-// fillPostgres makes a database with a role that reads and one that writes.
+// fillPostgres makes a database in the cluster of the tests, with a role that reads and one that writes.
 func (w *modelWorld) fillPostgres(ctx context.Context, tb *benchTB, registry *model.Registry) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("PostgreSQL: %v", r)
-		}
-	}()
+	defer func() { err = errors.Join(err, tb.ended(recover())) }()
 	cluster := pgcluster.Start(tb)
 	url := cluster.NewDatabase(tb)
 	conn, err := pgx.Connect(ctx, url)
@@ -312,35 +321,43 @@ func (w *modelWorld) fillPostgres(ctx context.Context, tb *benchTB, registry *mo
 		return err
 	}
 	w.plain = &plainPostgres{conn}
-	tables, indexes := ddl(sqlgen.EnginePostgres, registry)
-	for _, s := range tables {
-		if _, err := conn.Exec(ctx, s); err != nil {
-			return err
-		}
-	}
-	copyRows := func(table string, columns []string, rows int, cells func(n, parents int) []any) error {
-		_, err := conn.CopyFrom(ctx, pgx.Identifier{table}, columns, pgx.CopyFromSlice(rows, func(n int) ([]any, error) { return cells(n, w.parents), nil }))
+	w.closers = append(w.closers, w.plain.close)
+	if err := copyAll(ctx, conn, w.parents, registry); err != nil {
 		return err
-	}
-	if err := copyRows("authors", authorFields, w.parents, authorCells); err != nil {
-		return err
-	}
-	if err := copyRows("books", bookFields, w.parents*childrenOf, bookCells); err != nil {
-		return err
-	}
-	for _, s := range append(indexes, "VACUUM (ANALYZE)") {
-		if _, err := conn.Exec(ctx, s); err != nil {
-			return err
-		}
 	}
 	reader, read := cluster.NewRole(tb, url)
 	writer, write := cluster.NewRole(tb, url)
 	w.read, w.write = read, write
-	_, err = conn.Exec(ctx, "GRANT SELECT ON ALL TABLES IN SCHEMA public TO "+reader+", "+writer)
-	if err == nil {
-		_, err = conn.Exec(ctx, "GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "+writer)
+	return executed(ctx, conn, "GRANT SELECT ON ALL TABLES IN SCHEMA public TO "+reader+", "+writer,
+		"GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "+writer)
+}
+
+// copyAll makes the tables with all their rows.
+func copyAll(ctx context.Context, conn *pgx.Conn, parents int, registry *model.Registry) error {
+	tables, indexes := ddl(sqlgen.EnginePostgres, registry)
+	if err := executed(ctx, conn, tables...); err != nil {
+		return err
 	}
-	return err
+	rows := func(n int, cells func(n, parents int) []any) pgx.CopyFromSource {
+		return pgx.CopyFromSlice(n, func(i int) ([]any, error) { return cells(i, parents), nil })
+	}
+	if _, err := conn.CopyFrom(ctx, pgx.Identifier{"authors"}, authorFields, rows(parents, authorCells)); err != nil {
+		return err
+	}
+	if _, err := conn.CopyFrom(ctx, pgx.Identifier{"books"}, bookFields, rows(parents*childrenOf, bookCells)); err != nil {
+		return err
+	}
+	return executed(ctx, conn, append(indexes, "VACUUM (ANALYZE)")...)
+}
+
+// executed runs statements.
+func executed(ctx context.Context, conn *pgx.Conn, statements ...string) error {
+	for _, s := range statements {
+		if _, err := conn.Exec(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // benchTB is where the cluster of the tests finds what it needs of a test. It panics where a test would end.
@@ -360,13 +377,17 @@ func (*benchTB) Fatal(args ...any)                 { panic(fmt.Sprint(args...)) 
 func (*benchTB) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 func (*benchTB) Skipf(format string, args ...any)  { panic(fmt.Sprintf(format, args...)) }
 
+// ended is the error of what was recovered, nil when nothing panicked.
+func (*benchTB) ended(recovered any) error {
+	if recovered == nil {
+		return nil
+	}
+	return fmt.Errorf("the PostgreSQL cluster: %v", recovered)
+}
+
 // close does what a test does at its end.
 func (t *benchTB) close() (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("PostgreSQL: %v", r)
-		}
-	}()
+	defer func() { err = t.ended(recover()) }()
 	for i := len(t.cleanups) - 1; i >= 0; i-- {
 		t.cleanups[i]()
 	}

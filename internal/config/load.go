@@ -19,7 +19,8 @@ type Source struct {
 	File    string   // "" is no file
 	Environ []string // NAME=value, as os.Environ gives them
 	Set     []Setting
-	Dev     bool // Config.Dev
+	Dev     bool          // Config.Dev
+	Begin   func(*Config) // changes the defaults before anything is read; nil for none
 }
 
 // Setting is one key that was given on the command line.
@@ -34,6 +35,9 @@ type Setting struct {
 func Load(src Source) (*Config, error) {
 	d := &decoder{c: Default()}
 	d.c.Dev = src.Dev
+	if src.Begin != nil {
+		src.Begin(d.c)
+	}
 	if src.File != "" {
 		if err := d.file(src.File); err != nil {
 			return nil, err

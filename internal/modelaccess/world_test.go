@@ -10,8 +10,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
+	"github.com/tabellion-mcp/tabellion/internal/clock"
 	"github.com/tabellion-mcp/tabellion/internal/modelaccess/site"
 	"github.com/tabellion-mcp/tabellion/model"
 	"github.com/tabellion-mcp/tabellion/model/tools"
@@ -75,7 +77,8 @@ func read(t testing.TB, name string) string {
 // config is the world of the rules.
 func config(t testing.TB) site.Config {
 	t.Helper()
-	return site.Config{Definitions: read(t, "models.json"), Seed: read(t, "seed.json"), Policy: read(t, "policy.json"), Rights: rights(t), Known: known}
+	return site.Config{Definitions: read(t, "models.json"), Seed: read(t, "seed.json"), Policy: read(t, "policy.json"), Rights: rights(t), Known: known,
+		Clock: clock.NewManual(time.UnixMilli(1_700_000_000_000))} // two worlds are alike to the byte
 }
 
 // without is a text of definitions in which a model, or a part of one ("Worker.salary"), does not exist, nor anything that

@@ -70,7 +70,9 @@ func createTable(m *modelgen.Model, engine int) string {
 	if !m.Ordinary {
 		lines = append(lines, `"__present" TEXT`)
 	}
-	lines = append(lines, "PRIMARY KEY ("+strings.Join(key, ", ")+")")
+	if key != nil {
+		lines = append(lines, "PRIMARY KEY ("+strings.Join(key, ", ")+")")
+	}
 	text := "CREATE TABLE " + quote(m.Table) + " (\n  " + strings.Join(lines, ",\n  ") + "\n);\n"
 	if m.Index != "" {
 		i := slices.IndexFunc(m.Fields, func(f *modelgen.Field) bool { return f.Name == m.Index })

@@ -11,6 +11,7 @@ package eval
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 	"github.com/tabellion-mcp/tabellion/model"
@@ -119,7 +120,7 @@ func (e *Evaluator) visible(m *model.Model) ([]*record, error) {
 	var rows []*record
 	for _, cells := range table.Rows {
 		r := &record{cells: cells, ordinary: table.Ordinary}
-		if m.Composite() {
+		if !m.Keyless && cells["_id"].IsAbsent() {
 			r = r.withKey(m)
 		}
 		ok, err := within(m, r, limits)
@@ -133,12 +134,22 @@ func (e *Evaluator) visible(m *model.Model) ([]*record, error) {
 	return rows, nil
 }
 
-// withKey adds the _id that a composite key makes: the JSON array of its values as text (models, section 2.9).
+// withKey adds the _id to a row that has its key under other names.
 func (r *record) withKey(m *model.Model) *record {
-	cells := Row{}
-	for name, v := range r.cells {
-		cells[name] = v
+	cells := maps.Clone(r.cells)
+	if m.Composite() {
+		cells["_id"] = composed(m, cells)
 	}
+	for _, f := range m.Fields {
+		if !m.Composite() && f.Column == m.ID().Column && f != m.ID() {
+			cells["_id"] = cells[f.Name]
+		}
+	}
+	return &record{cells: cells, ordinary: r.ordinary}
+}
+
+// composed is the _id that a composite key makes: the JSON array of its values as text (models, section 2.9).
+func composed(m *model.Model, cells Row) canonjson.Value {
 	var parts []canonjson.Value
 	for _, f := range m.Key {
 		v := cells[f.Name]
@@ -148,8 +159,7 @@ func (r *record) withKey(m *model.Model) *record {
 		}
 		parts = append(parts, canonjson.String(text))
 	}
-	cells["_id"] = canonjson.String(canonjson.Array(parts...).String())
-	return &record{cells: cells, ordinary: r.ordinary}
+	return canonjson.String(canonjson.Array(parts...).String())
 }
 
 // within tells whether all limits hold for a row: of each, all of at least one alternative.

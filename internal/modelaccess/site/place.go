@@ -52,7 +52,7 @@ type Sent struct {
 func SQLite(t testing.TB) *Place {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "data.db")
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)")
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)")
 	if err != nil {
 		t.Fatal(err)
 	}

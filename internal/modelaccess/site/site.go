@@ -61,6 +61,8 @@ type Config struct {
 	Rights policy.Decider
 	// Strict: see engine.Config.
 	Strict bool
+	// Clock is the engine's; nil is the machine's.
+	Clock clock.Clock
 	// Known is what calls straight to the engine say that a caller may know of; nil: all that is not hidden.
 	Known func(Who, *model.Model) bool
 
@@ -159,7 +161,7 @@ func (s *Site) connect(t testing.TB, c Config) {
 	var err error
 	s.Pure, err = engine.New(engine.Config{
 		Registry: s.Registry, Permission: s.Permission, Sources: map[string]plan.Source{"default": source},
-		Log: slog.New(slog.NewTextHandler(s.Log, nil)), Strict: c.Strict,
+		Log: slog.New(slog.NewTextHandler(s.Log, nil)), Strict: c.Strict, Clock: c.Clock,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func (g *Generator) key(m *Model) (string, canonjson.Value) {
 		return "_id", g.test(m.ID)
 	}
 	rows := g.world.Data[m.Name].Rows
-	if len(rows) == 0 {
+	if len(rows) == 0 || m.keyless() {
 		return "", canonjson.Value{}
 	}
 	var ids []canonjson.Value
@@ -65,7 +65,7 @@ func (g *Generator) key(m *Model) (string, canonjson.Value) {
 func (g *Generator) test(f *Field) canonjson.Value {
 	ops := []string{"plain", "plain", "$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$exists", "$not", "null", "null", "null"}
 	if f.Type == model.String {
-		ops = append(ops, "$regex", "$regex", "$options")
+		ops = append(ops, "$regex", "$regex", "$options", "$options", "$options")
 	}
 	op := g.least("op ", ops...)
 	switch op {
@@ -167,15 +167,25 @@ func (g *Generator) otherCase(f *Field) string {
 	if len(f.Pool) == 0 || g.chance(30) {
 		return g.pattern(f)
 	}
-	text := pick(g.rand, f.Pool).Str()
-	end := strings.IndexFunc(text, func(r rune) bool { return r < 'A' || r > 'z' || r > 'Z' && r < 'a' })
-	if end < 0 {
-		end = len(text)
+	var text string
+	for range 5 {
+		if text == "" {
+			text = letters(pick(g.rand, f.Pool).Str())
+		}
 	}
-	if text = text[:end]; text == strings.ToLower(text) {
+	if text == strings.ToLower(text) {
 		return "^" + strings.ToUpper(text)
 	}
 	return "^" + strings.ToLower(text)
+}
+
+// letters are the ASCII letters that a text begins with.
+func letters(s string) string {
+	end := strings.IndexFunc(s, func(r rune) bool { return r < 'A' || r > 'z' || r > 'Z' && r < 'a' })
+	if end < 0 {
+		return s
+	}
+	return s[:end]
 }
 
 // predicate makes a relation predicate.

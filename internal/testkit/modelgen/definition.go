@@ -29,7 +29,7 @@ func (m *Model) definition() canonjson.Value {
 	}
 	var fields, relations, computes []canonjson.Member
 	if m.ID != nil {
-		fields = append(fields, canonjson.M("_id", m.ID.definition()))
+		fields = append(fields, canonjson.M(m.ID.Name, m.ID.definition()))
 	}
 	for _, f := range m.Fields {
 		fields = append(fields, canonjson.M(f.Name, f.definition()))
@@ -45,6 +45,9 @@ func (m *Model) definition() canonjson.Value {
 		canonjson.M("indexes", m.indexes()))...)
 }
 
+// keyless tells whether the table has no key.
+func (m *Model) keyless() bool { return m.ID == nil && m.Keys == nil }
+
 // key is the fields of the primary key.
 func (m *Model) key() []*Field {
 	if m.ID != nil {
@@ -53,8 +56,11 @@ func (m *Model) key() []*Field {
 	return m.Keys
 }
 
-// Key gives the _id of a row, as queries show it.
+// Key gives the _id of a row, as queries show it; Absent in a table without a key.
 func (m *Model) Key(row eval.Row) canonjson.Value {
+	if m.keyless() {
+		return canonjson.Value{}
+	}
 	if m.ID != nil {
 		return row[m.ID.Name]
 	}

@@ -83,6 +83,9 @@ func (g *Generator) Plain() Query { return g.next(0) }
 func (g *Generator) next(cut int) Query {
 	g.uses, g.params, g.plain = nil, nil, cut == 0
 	m := pick(g.rand, g.world.Models)
+	for g.plain && m.keyless() {
+		m = pick(g.rand, g.world.Models)
+	}
 	var text string
 	if g.chance(cut) {
 		text = g.grouped(m)
@@ -236,8 +239,11 @@ func (g *Generator) relations(m *Model, depth int) []*Relation {
 // fields chooses stored fields.
 func (g *Generator) fields(m *Model) []string {
 	var items []string
-	if g.chance(60) {
+	if g.chance(60) && !m.keyless() {
 		items = append(items, "_id")
+	}
+	if m.ID != nil && m.ID.Name != "_id" && g.chance(30) {
+		items = append(items, m.ID.Name)
 	}
 	for _, f := range m.Fields {
 		switch {
@@ -280,12 +286,16 @@ func (g *Generator) related(m *Model, r *Relation, depth int) string {
 		return g.block(r.Target, depth)
 	}
 	g.use("relation one")
-	var condition canonjson.Value
+	var condition, sort, skip, limit canonjson.Value
 	if g.chance(25) {
 		condition = g.condition(r.Target, 1, true)
 	}
-	items, _ := g.selection(r.Target, depth)
-	return g.arguments(canonjson.M("$condition", condition)) + items
+	items, nested := g.selection(r.Target, depth)
+	if g.chance(25) { // of several rows the first is shown, after the window
+		sort = g.sort(r.Target, nested)
+		skip, limit = g.cut("kid")
+	}
+	return g.arguments(canonjson.M("$condition", condition), canonjson.M("$sort", sort), canonjson.M("$skip", skip), canonjson.M("$limit", limit)) + items
 }
 
 // sort makes a $sort of up to three keys.
@@ -345,7 +355,7 @@ func (g *Generator) sortKey(m *Model, related []*Relation) string {
 		}
 	}
 	g.use("sort field")
-	if g.chance(10) {
+	if g.chance(10) && !m.keyless() {
 		return "_id"
 	}
 	return g.scalar(m).Name

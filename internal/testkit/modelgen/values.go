@@ -124,17 +124,18 @@ func (w *World) keys(m *Model, rows []map[string]canonjson.Value) {
 		row := map[string]canonjson.Value{}
 		rows[i] = row
 		switch {
+		case m.keyless():
 		case m.ID == nil:
 			row["line"], row["stop"] = canonjson.Int(int64(i%4)*9), canonjson.String(texts[1+i/4])
 		case m.ID.Type == model.Long:
-			row["_id"] = canonjson.RawString(strconv.Itoa(i*i*3 - 40))
+			row[m.ID.Name] = canonjson.RawString(strconv.Itoa(i*i*3 - 40))
 		default:
-			row["_id"] = canonjson.String(texts[1+i%(len(texts)-1)] + string(rune('a'+i/(len(texts)-1))))
+			row[m.ID.Name] = canonjson.String(texts[1+i%(len(texts)-1)] + string(rune('a'+i/(len(texts)-1))))
 		}
 	}
 	if m.ID != nil {
 		for _, row := range rows {
-			m.ID.Pool = append(m.ID.Pool, row["_id"])
+			m.ID.Pool = append(m.ID.Pool, row[m.ID.Name])
 		}
 	}
 }
@@ -159,8 +160,12 @@ func (w *World) references(m *Model, f *Field) []canonjson.Value {
 // keysOf are values of the field that a relation leads to, a few of them.
 func (w *World) keysOf(m *Model, r *Relation, i int) []canonjson.Value {
 	var all []canonjson.Value
+	name := r.Foreign[i]
+	if name == "_id" {
+		name = r.Target.ID.Name
+	}
 	for _, row := range w.Data[r.Target.Name].Rows {
-		if v := row[r.Foreign[i]]; !v.IsAbsent() && v.Kind() != canonjson.KindNull {
+		if v := row[name]; !v.IsAbsent() && v.Kind() != canonjson.KindNull {
 			all = append(all, v)
 		}
 	}

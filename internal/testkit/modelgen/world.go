@@ -41,11 +41,13 @@ type Model struct {
 	Name, Table string
 	Ordinary    bool     // an existing table, without __present
 	Keys        []*Field // the fields of a composite key; nil: ID
-	ID          *Field   // nil with a composite key
-	Fields      []*Field // all but ID, those of a composite key included
-	Relations   []*Relation
-	Columns     []*Column
-	Index       string // the field of an index; "" for none
+	// ID is the field of a key of one column. Queries know it as _id, and by its own name where that is another. It is nil
+	// with a composite key, and in a table without a key.
+	ID        *Field
+	Fields    []*Field // all but ID, those of a composite key included
+	Relations []*Relation
+	Columns   []*Column
+	Index     string // the field of an index; "" for none
 }
 
 // Field is one stored field.
@@ -92,8 +94,9 @@ func New(seed uint64, opts Options) *World {
 	}
 	w := &World{rand: rand.New(rand.NewPCG(seed, 0x6d6f64656c)), opts: opts, Data: eval.Data{}}
 	n := 3 + w.rand.IntN(3)
+	kinds := []kind{stored, stored, ordinary, composite, pick(w.rand, []kind{ordinary, keyless})}
 	for i, name := range modelNames[:n] {
-		w.Models = append(w.Models, w.model(name[0], name[1], i >= 2 && i%2 == 0 || i == 3, i == 3))
+		w.Models = append(w.Models, w.model(name[0], name[1], kinds[i]))
 	}
 	for i, m := range w.Models {
 		w.relate(m, i)
@@ -113,30 +116,43 @@ func (w *World) chance(p int) bool { return w.rand.IntN(100) < p }
 // pick takes one of several.
 func pick[T any](r *rand.Rand, all []T) T { return all[r.IntN(len(all))] }
 
+// kind is a kind of table.
+type kind int
+
+// The kinds: with __present, as they are found, and of these with a key of two columns and with none.
+const (
+	stored kind = iota
+	ordinary
+	composite
+	keyless
+)
+
 // model makes a model with its own fields.
-func (w *World) model(name, table string, ordinary, composite bool) *Model {
-	m := &Model{Name: name, Table: table, Ordinary: ordinary}
-	if composite {
+func (w *World) model(name, table string, k kind) *Model {
+	found := k != stored
+	m := &Model{Name: name, Table: table, Ordinary: found}
+	switch k {
+	case composite:
 		m.Keys = []*Field{
 			{Name: "line", Column: "line", Type: model.Int, Full: true},
 			{Name: "stop", Column: "stop", Type: model.String, Full: true},
 		}
 		m.Fields = append(m.Fields, m.Keys...)
-	} else {
-		m.ID = w.id(ordinary)
+	case stored, ordinary:
+		m.ID = w.id(found)
 	}
 	types := []model.Type{model.String, model.Int, model.Long, model.Float, model.Double, model.Number, model.Boolean, model.Date}
-	if ordinary && w.opts.Extended {
+	if found && w.opts.Extended {
 		types = append(types, model.Decimal, model.Timestamp, model.Day, model.UUID, model.Bytes)
 	}
 	for i, t := range types {
 		if t == model.String || t == model.Int || w.chance(75) {
-			m.Fields = append(m.Fields, w.field(i, t, ordinary))
+			m.Fields = append(m.Fields, w.field(i, t, found))
 		}
 	}
-	m.Fields = append(m.Fields, w.field(len(types), model.String, ordinary), w.field(len(types)+1, model.Long, ordinary))
-	if !ordinary || w.chance(50) {
-		m.Fields = append(m.Fields, w.jsonFields(ordinary)...)
+	m.Fields = append(m.Fields, w.field(len(types), model.String, found), w.field(len(types)+1, model.Long, found))
+	if !found || k != keyless && w.chance(50) {
+		m.Fields = append(m.Fields, w.jsonFields()...)
 	}
 	if w.chance(50) {
 		m.Index = pick(w.rand, m.Fields[len(m.Keys):len(m.Keys)+3]).Name
@@ -144,11 +160,15 @@ func (w *World) model(name, table string, ordinary, composite bool) *Model {
 	return m
 }
 
-// id makes the field _id: text, or in an ordinary table often a number under another name.
-func (w *World) id(ordinary bool) *Field {
+// id makes the field of the key: text, or in a table that is found often a number in a column of another name, which may
+// be declared under a name of its own too.
+func (w *World) id(found bool) *Field {
 	f := &Field{Name: "_id", Column: "_id", Type: model.String, Full: true}
-	if ordinary && w.chance(60) {
+	if found && w.chance(60) {
 		f.Type, f.Column = model.Long, "row id"
+	}
+	if found && w.chance(40) {
+		f.Name = "rowNo"
 	}
 	return f
 }
@@ -180,7 +200,7 @@ func (w *World) field(i int, t model.Type, ordinary bool) *Field {
 }
 
 // jsonFields makes fields that are stored as JSON.
-func (w *World) jsonFields(bool) []*Field {
+func (w *World) jsonFields() []*Field {
 	meta := &Field{Name: "meta", Column: "meta", Type: model.Object, Subs: []Sub{
 		{Name: "level", Type: model.String, Default: canonjson.String("basic")}, {Name: "lang", Type: model.String}, {Name: "n", Type: model.Int, Default: canonjson.Int(3)},
 	}}

@@ -53,6 +53,8 @@ type About struct {
 	// ToolNames is how tool names are written in its sessions: a session that joins, and goes on by itself later, has
 	// these throughout. "" when the owner does not say.
 	ToolNames catalog.Names `json:"toolNames,omitempty"`
+	// Models is a digest of the configuration of its models; "" when it serves none.
+	Models string `json:"models,omitempty"`
 }
 
 // request is the first line of a connection.
