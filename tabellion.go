@@ -224,7 +224,11 @@ func Tools(cfg *Config, endpoint string) ([]byte, error) {
 	e := catalog.Endpoint(endpoint)
 	view := c.View(everything(c), e)
 	if len(view.Ops) == 0 {
-		return nil, fmt.Errorf("no slot %q is served; this version serves persistence", endpoint)
+		served := "persistence"
+		if cfg.Models != nil {
+			served += " and models"
+		}
+		return nil, fmt.Errorf("no slot %q is served; this configuration serves %s", endpoint, served)
 	}
 	return view.ToolsJSON(), nil
 }

@@ -2,10 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/tabellion-mcp/tabellion"
+	"github.com/tabellion-mcp/tabellion/model"
 	"github.com/tabellion-mcp/tabellion/model/tools"
 )
 
@@ -34,8 +36,12 @@ func (c *exportCommand) Run(env *Env) error {
 		return failed("no models are configured here: give --models PATH, or a configuration with a section models")
 	}
 	list, err := tabellion.Tools(cfg, c.Slot)
+	var bad *model.Error
+	if errors.As(err, &bad) {
+		return refused(err)
+	}
 	if err != nil {
-		return modelsRefused(err)
+		return err
 	}
 	if c.JSON {
 		return printJSON(env, map[string]any{"slot": c.Slot, "tools": json.RawMessage(list)})

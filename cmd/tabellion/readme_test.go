@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,8 +18,11 @@ import (
 // walkBlocks are the shell blocks between the marks of the walk in README.md.
 var walkBlocks = regexp.MustCompile("(?s)```sh\n(.*?)```")
 
-// walk is the second part of README.md as one script.
-func walk(t *testing.T) string {
+// answerBlocks are the answers that the walk shows.
+var answerBlocks = regexp.MustCompile("(?s)```json\n(.*?)```")
+
+// walk is the second part of README.md as one script, and the answers that it shows, in the form in which they come.
+func walk(t *testing.T) (string, []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -35,7 +40,15 @@ func walk(t *testing.T) string {
 	if strings.Count(script.String(), "tbl_...") != 1 {
 		t.Fatal("the walk does not hold one place for the key")
 	}
-	return script.String()
+	var answers []string
+	for _, block := range answerBlocks.FindAllStringSubmatch(part, -1) {
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, []byte(block[1])); err != nil {
+			t.Fatalf("an answer in README.md: %v\n%s", err, block[1])
+		}
+		answers = append(answers, compact.String())
+	}
+	return script.String(), answers
 }
 
 // TestREADMEWalk runs what README.md tells a new user to do, word for word but for the key and the ports, with the
@@ -66,7 +79,8 @@ func TestREADMEWalk(t *testing.T) {
 	if key == "" || !ok || !ok2 {
 		t.Fatalf("the start does not say how to call it:\n%s", said)
 	}
-	script := "set -eu\n" + first + "\n" + strings.Replace(ports.Replace(walk(t)), "tbl_...", key, 1)
+	steps, answers := walk(t)
+	script := "set -eu\n" + first + "\n" + strings.Replace(ports.Replace(steps), "tbl_...", key, 1)
 	shell := exec.CommandContext(t.Context(), "bash", "-c", script)
 	shell.Dir = dir
 	out, err := shell.CombinedOutput()
@@ -74,10 +88,18 @@ func TestREADMEWalk(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, want := range []string{
-		"\nthe same\n", `"id":"mission-1"`, "missions/mission-1@1", `"deleted":true`, `"revision":3`, "no damage", "persistence.commitArtifact",
+		"definitions and database agree", `"name":"Wagtail","seats":48`, "\nthe same\n", `"id":"mission-1"`, "missions/mission-1@1", `"deleted":true`, `"revision":3`, "no damage", "persistence.commitArtifact",
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the walk does not show %q", want)
+		}
+	}
+	if asked := strings.Count(steps, "\nask "); asked != 3 || len(answers) != asked {
+		t.Errorf("the walk asks %d questions and shows %d answers, want 3", asked, len(answers))
+	}
+	for _, want := range answers {
+		if !strings.Contains("\n"+string(out), "\n"+want+"\n") {
+			t.Errorf("the walk does not answer\n%s", want)
 		}
 	}
 	if strings.Contains(string(out), `"isError":true`) || t.Failed() {

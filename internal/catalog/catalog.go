@@ -341,7 +341,7 @@ func (v *View) ToolName(op *Operation) string { return v.catalog.nameOn(op, v.en
 
 // pageBytes bounds one page of the listed tools: a page with its frame stays far below the largest message. A surface of
 // some hundred tools is one page.
-const pageBytes = 768 << 10
+const pageBytes = 384 << 10
 
 // ToolsPage is the encoded array of the tools from index first on, as many as fit a page (at least one), and the index
 // of the next page; 0 when this is the last. It is the same bytes from call to call. ok is false when first is no

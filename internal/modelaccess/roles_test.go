@@ -141,7 +141,7 @@ func TestViewsThatWrite(t *testing.T) {
 // TestReaderProbesSQLite has the read handle try what it must not (S36).
 func TestReaderProbesSQLite(t *testing.T) {
 	p := site.SQLite(t)
-	p.Exec(t, "CREATE TABLE goods (id INTEGER PRIMARY KEY, name TEXT)", "INSERT INTO goods VALUES (1, 'tin')", "CREATE VIEW loads AS SELECT load_extension('x') AS n", "CREATE TRIGGER t AFTER INSERT ON goods BEGIN SELECT load_extension('x'); END")
+	p.Exec(t, "CREATE TABLE goods (id INTEGER PRIMARY KEY, name TEXT)", "INSERT INTO goods VALUES (1, 'tin')", "CREATE INDEX by_name ON goods (name)", "CREATE VIEW loads AS SELECT load_extension('x') AS n", "CREATE TRIGGER t AFTER INSERT ON goods BEGIN SELECT load_extension('x'); END")
 	before, dir := p.Checksum(t), filepath.Dir(p.Read)
 	s, err := sqlite.Open(t.Context(), sqlite.Config{Read: p.Read, Readers: 1})
 	if err != nil {

@@ -230,7 +230,7 @@ func TestFaultsAreFound(t *testing.T) {
 		}
 		a := w.answering(t, f, nil)
 		for range perWorld {
-			q, want := n.next(a, g, g.Next)
+			q, want := n.next(a, g.Next)
 			n.count(q, want)
 			if got, err := a.ask("sqlite", q); differ(want, nil, got, err) != "" {
 				t.Errorf("without a fault: %s", show(w, q, want, got))

@@ -41,7 +41,7 @@ func TestPages(t *testing.T) {
 		g := w.Queries(w.seed, n.uses)
 		a := w.answering(t, filterOf(i, g), nil)
 		for range 25 {
-			q, want := n.next(a, g, g.Next)
+			q, want := n.next(a, g.Next)
 			n.count(q, want)
 			for name := range w.sources {
 				got, pages, err := a.pages(name, q, 1+int64(len(want))/4)
@@ -66,7 +66,7 @@ func TestCounts(t *testing.T) {
 		g := w.Queries(w.seed, n.uses)
 		a := w.answering(t, filterOf(i, g), nil)
 		for at := range 25 {
-			q, want := n.next(a, g, g.Plain)
+			q, want := n.next(a, g.Plain)
 			n.count(q, want)
 			params := slices.Clone(q.Params.Members())
 			switch at % 3 {

@@ -89,7 +89,9 @@ func (k keys) notes(made *identity.Key) []string {
 // roleNote says that a role of a key gives nothing; "" when it does.
 func roleNote(p policy.Config, role string) string {
 	subject := "role:" + role
-	named := slices.ContainsFunc(p.Assignments, func(a policy.Assignment) bool { return a.Subject == subject })
+	named := slices.ContainsFunc(p.Assignments, func(a policy.Assignment) bool {
+		return a.Subject == subject || a.Subject == "*" && readsModels(p, a.Role) // then the role lists of the models count
+	})
 	if named || role == policy.RoleAdmin {
 		return ""
 	}
@@ -98,6 +100,11 @@ func roleNote(p policy.Config, role string) string {
 		note += fmt.Sprintf(" The name %s under policy.roles stands for capabilities; a key has it through an assignment such as {subject: %q, role: %s, on: /persistence/**}.", role, subject, role)
 	}
 	return note
+}
+
+// readsModels tells whether a role of the policy lets its holder read models.
+func readsModels(p policy.Config, role string) bool {
+	return slices.Contains(p.Roles[role], string(policy.ModelsRead))
 }
 
 // reaches tells whether an assignment to one of subjects gives any of what scope covers. Denies are not looked at.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
@@ -32,12 +33,25 @@ func (e *Engine) Query(ctx context.Context, c Call, text string, params canonjso
 	if err != nil {
 		return nil, err
 	}
-	a := &Answer{Rows: shown, More: rows.More, Unrepresentable: rows.Unrepresentable}
+	a := &Answer{Rows: shown, More: rows.More, Unrepresentable: e.told(c, rows.Unrepresentable)}
 	if n := len(rows.Rows); rows.More && n > 0 {
 		next := q.End(rows.Rows[n-1], page.After, n)
 		a.Next = &next
 	}
 	return a, nil
+}
+
+// told are the values that could not be shown, of fields that the caller may read: others were read for a join, or for a
+// function.
+func (e *Engine) told(c Call, all []plan.Unrepresentable) []plan.Unrepresentable {
+	return slices.DeleteFunc(slices.Clone(all), func(u plan.Unrepresentable) bool {
+		m := e.cfg.Registry.Get(u.Model)
+		if m == nil {
+			return true
+		}
+		f := m.Field(u.Field)
+		return f != nil && !c.Access.ReadField(m, f)
+	})
 }
 
 // QueryOne answers queryOne: the first row, or Null.

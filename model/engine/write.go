@@ -162,7 +162,7 @@ func (e *Engine) writeError(ctx context.Context, c Call, w *plan.Write, err erro
 	case errors.Is(err, plan.ErrKeyConflict):
 		return model.Errorf(model.Idempotency, "this idempotency key was used for another write; make a new key for this one").Wrap(err)
 	case errors.Is(err, plan.ErrNoKeys):
-		return model.Errorf(model.Idempotency, "the database of %s has no table for idempotency keys; leave the key out, or have an operator create the table that `tabellion models ddl --idempotency` prints", name).Wrap(err)
+		return model.Errorf(model.Idempotency, "the database of %s has no table for idempotency keys; leave the key out, or have an operator create the table that `tabellion models ddl --idempotency --engine sqlite` (or postgres) prints", name).Wrap(err)
 	case errors.Is(err, plan.ErrNotAtomic):
 		return model.Errorf(model.Unsupported, "the database of %s cannot do this in one transaction; write the rows one by one", name).Wrap(err)
 	}
@@ -255,7 +255,7 @@ func (e *Engine) written(c Call, m *model.Model, row plan.ReadRow) canonjson.Val
 	var members []canonjson.Member
 	mayRead := c.Access.Read(m) == nil
 	for i, f := range m.Fields {
-		v := writtenValue(f, row.Cells[i])
+		v := writtenValue(m, f, row.Cells[i])
 		full[f] = v
 		if f == m.ID() || (mayRead && c.Access.ReadField(m, f)) {
 			members = append(members, canonjson.M(f.Name, e.cut(c, m, f, v)))
@@ -272,13 +272,14 @@ func (e *Engine) written(c Call, m *model.Model, row plan.ReadRow) canonjson.Val
 	return canonjson.Object(members...)
 }
 
-// writtenValue is a stored value with the default that a write result shows for a missing or null one.
-func writtenValue(f *model.Field, v canonjson.Value) canonjson.Value {
+// writtenValue is a stored value with the default that a write result shows for a missing or null one. Rows of an existing
+// table show no default of the type: a foreign key that is not there is not 0.
+func writtenValue(m *model.Model, f *model.Field, v canonjson.Value) canonjson.Value {
 	if v.IsAbsent() || v.Kind() == canonjson.KindNull {
 		switch d := f.Type.ImplicitDefault(); {
 		case !f.Default.IsAbsent():
 			v = f.Default
-		case !d.IsAbsent():
+		case !d.IsAbsent() && m.Table == "":
 			v = d
 		}
 	}
@@ -286,13 +287,13 @@ func writtenValue(f *model.Field, v canonjson.Value) canonjson.Value {
 		return v
 	}
 	members := make([]canonjson.Member, 0, v.Len()+len(f.Fields))
-	for _, m := range v.Members() {
-		if f.Sub(m.Name) == nil {
-			members = append(members, m)
+	for _, member := range v.Members() {
+		if f.Sub(member.Name) == nil {
+			members = append(members, member)
 		}
 	}
 	for _, sub := range f.Fields {
-		members = append(members, canonjson.M(sub.Name, writtenValue(sub, v.Get(sub.Name))))
+		members = append(members, canonjson.M(sub.Name, writtenValue(m, sub, v.Get(sub.Name))))
 	}
 	return canonjson.Object(members...)
 }

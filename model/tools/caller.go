@@ -13,6 +13,7 @@ import (
 	"github.com/tabellion-mcp/tabellion/fault"
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 	"github.com/tabellion-mcp/tabellion/internal/catalog"
+	"github.com/tabellion-mcp/tabellion/internal/identity"
 	"github.com/tabellion-mcp/tabellion/internal/seal"
 	"github.com/tabellion-mcp/tabellion/model"
 	"github.com/tabellion-mcp/tabellion/model/engine"
@@ -58,12 +59,18 @@ func (t *Tools) answer(ctx context.Context, op *catalog.Call, fn func(*caller) (
 	return result, nil
 }
 
+// scope names whose idempotency keys a caller's are: no two callers share one. It is text without U+0000, which
+// PostgreSQL cannot hold.
+func scope(who *identity.Principal) string {
+	return string(canonjson.Array(canonjson.String(who.Tenant), canonjson.String(who.Subject)).AppendJSON(nil))
+}
+
 // call is what the engine is told of this call.
 func (c *caller) call(p plan.Profile) engine.Call {
 	call := engine.Call{Access: c.access, Profile: p, Known: c.knows}
 	if c.op.Commit != nil {
 		call.Commit = plan.Commit{
-			Scope: c.op.Who.Tenant + "\x00" + c.op.Who.Subject, Key: c.op.Commit.Key, Fingerprint: c.op.Commit.Fingerprint,
+			Scope: scope(c.op.Who), Key: c.op.Commit.Key, Fingerprint: c.op.Commit.Fingerprint,
 		}
 	}
 	return call

@@ -46,7 +46,18 @@ const grace = time.Second
 func (e *engine) View(ctx context.Context, many bool, fn func(sqlexec.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, e.config.Timeout+grace)
 	defer cancel()
-	err := e.readers.AcquireFunc(ctx, func(pc *pgxpool.Conn) error {
+	err := e.view(ctx, many, fn)
+	// A column's type was changed after its statement was prepared. The driver forgets the statement of this connection; the
+	// others of the pool have theirs still.
+	for try := 0; codeOf(err) == "0A000" && try < int(e.readers.Config().MaxConns) && ctx.Err() == nil; try++ {
+		err = e.view(ctx, many, fn)
+	}
+	return e.fault(ctx, err)
+}
+
+// view is one attempt of View.
+func (e *engine) view(ctx context.Context, many bool, fn func(sqlexec.Conn) error) error {
+	return e.readers.AcquireFunc(ctx, func(pc *pgxpool.Conn) error {
 		c := &conn{pg: pc.Conn(), onSQL: e.config.OnSQL}
 		if !many {
 			return fn(c)
@@ -57,7 +68,6 @@ func (e *engine) View(ctx context.Context, many bool, fn func(sqlexec.Conn) erro
 		err := fn(c)
 		return also(err, c.end(ctx, "ROLLBACK"))
 	})
-	return e.fault(ctx, err)
 }
 
 // maxTries is how often a write is tried that the database broke off to make way for another.

@@ -76,6 +76,7 @@ type Source struct {
 	engine  *engine
 	version string
 	tables  atomic.Pointer[sqlexec.Tables]
+	keys    sqlexec.KeysLook
 }
 
 var _ plan.Source = (*Source)(nil)
@@ -94,7 +95,7 @@ func Open(ctx context.Context, config Config) (*Source, error) {
 		Generator:    sqlgen.Generator{Dialect: sqlgen.Postgres, Layout: func(m *model.Model) (*sqlgen.Layout, error) { return s.tables.Load().Layout(m) }},
 		MaxUnindexed: config.MaxUnindexed,
 		Now:          config.Now,
-		Keys:         func() bool { return s.tables.Load().HasKeys() },
+		Keys:         func() bool { return s.keys.Has(s.tables.Load(), s.Tables) },
 	}
 	if err := s.look(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())

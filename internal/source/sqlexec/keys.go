@@ -1,9 +1,12 @@
 package sqlexec
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
@@ -130,6 +133,34 @@ func decodeApplied(text string) (*plan.Applied, error) {
 	out.Deleted, _ = v.Get("deleted").Int()
 	out.Archived, _ = v.Get("archived").Int()
 	return out, nil
+}
+
+// KeysLook finds out whether a database has the table for keys, which may be made while the server runs. The zero value is
+// ready; it is safe for concurrent use.
+type KeysLook struct {
+	found atomic.Bool
+	last  atomic.Int64
+}
+
+// lookAgain is how long a database without the table is not asked again.
+const lookAgain = time.Second
+
+// Has tells whether bound tables hold the table, or tables found since.
+func (l *KeysLook) Has(bound *Tables, tables func(context.Context) ([]plan.Table, error)) bool {
+	if bound.HasKeys() || l.found.Load() {
+		return true
+	}
+	now, last := time.Now().UnixNano(), l.last.Load()
+	if now-last < int64(lookAgain) || !l.last.CompareAndSwap(last, now) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	all, err := tables(ctx)
+	if err == nil && slices.ContainsFunc(all, func(t plan.Table) bool { return t.Name == sqlgen.KeysTable }) {
+		l.found.Store(true)
+	}
+	return l.found.Load()
 }
 
 // HasKeys tells whether tables hold the one for keys.

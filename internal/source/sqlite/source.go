@@ -81,6 +81,7 @@ type Source struct {
 	write   *sql.DB // for catalogs; nil without writes
 	version string
 	tables  atomic.Pointer[sqlexec.Tables]
+	keys    sqlexec.KeysLook
 }
 
 var _ plan.Source = (*Source)(nil)
@@ -99,7 +100,7 @@ func Open(ctx context.Context, config Config) (*Source, error) {
 		Generator:    sqlgen.Generator{Dialect: sqlgen.SQLite, Layout: func(m *model.Model) (*sqlgen.Layout, error) { return s.tables.Load().Layout(m) }},
 		MaxUnindexed: config.MaxUnindexed,
 		Now:          config.Now,
-		Keys:         func() bool { return s.tables.Load().HasKeys() },
+		Keys:         func() bool { return s.keys.Has(s.tables.Load(), s.Tables) },
 	}
 	if err := s.openCatalogs(); err != nil {
 		return nil, errors.Join(err, s.Close())
