@@ -182,6 +182,7 @@ func (m *modelFlags) begin(cfg *config.Config) {
 	source := &config.ModelSource{Read: here(m.Source), Accept: m.Accept}
 	if m.Write {
 		source.Write = source.Read
+		source.Accept = append(slices.Clone(source.Accept), "reader-writes") // the one address is that of a writer, as --write says
 	}
 	models.Sources = map[string]*config.ModelSource{m.name: source}
 	cfg.Models = models

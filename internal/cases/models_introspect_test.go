@@ -180,7 +180,8 @@ func TestTableNamesWithBlanks(t *testing.T) {
 			`CREATE VIEW "Products by Name" AS SELECT "Product Name" FROM "Products"`, `INSERT INTO "Products" VALUES (1, 'Chai')`, `INSERT INTO "Order Details" VALUES (10, 1, 18)`, `INSERT INTO "Order_Details" VALUES (1, 'other')`)
 		names := map[string]string{}
 		for _, d := range result.Definitions {
-			table := d.Get("table").Str() + d.Get("collection").Str()
+			t.Log(d.Get("name"), d.Get("table"), d.Get("collection"))
+		table := d.Get("table").Str() + d.Get("collection").Str()
 			names[table[strings.LastIndex(table, ".")+1:]] = d.Get("name").Str()
 			for _, r := range d.Get("name").Str() {
 				if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_') {
@@ -190,7 +191,7 @@ func TestTableNamesWithBlanks(t *testing.T) {
 		}
 		details, twin := names["Order Details"], names["Order_Details"]
 		if details == "" || names["Products by Name"] == "" || len(names) < 3 {
-			t.Fatalf("definitions of %v", names)
+			t.Fatalf("definitions of %v %v", names, result.Left)
 		}
 		if details == twin {
 			t.Errorf("two tables are the model %s", details)

@@ -3,7 +3,6 @@
 package cases_test
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/tabellion-mcp/tabellion/internal/canonjson"
 	models "github.com/tabellion-mcp/tabellion/internal/modelaccess/site"
-	"github.com/tabellion-mcp/tabellion/model/engine"
 	"github.com/tabellion-mcp/tabellion/model/tools"
 )
 
@@ -179,7 +177,9 @@ func TestSumsBeyond64Bits(t *testing.T) {
 			Definitions: `[{"name":"Reading","collection":"reading","read":["clerk"],"fields":{"_id":"string","big":"long","small":"int"}}]`,
 			Seed:        `{"Reading":[{"_id":"a","big":"9223372036854775807","small":1},{"_id":"b","big":1,"small":2}]}`,
 		})
-		sum := func(params string) models.Answer { return ask(t, s, clerk, "Reading($condition: @c, $group: @g) { total }", params) }
+		sum := func(params string) models.Answer {
+			return ask(t, s, clerk, "Reading($condition: @c, $group: @g) { total }", params)
+		}
 		a := sum(`{"c":null,"g":{"agg":{"total":{"$sum":"big"}}}}`)
 		exact := a.OK && a.Value.String() == `{"rows":[{"total":9223372036854775808}]}`
 		if !exact && (a.OK || !strings.Contains(a.Message, "total") || strings.Contains(a.Said, "9.22") || strings.Contains(a.Said, "-92")) {
@@ -348,6 +348,3 @@ var (
 	moment  = regexp.MustCompile(`1[0-9]{12}`)
 	escapes = regexp.MustCompile(`"\\u202eevil"`)
 )
-
-var _ = fmt.Sprint
-var _ engine.Page
