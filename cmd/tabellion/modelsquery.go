@@ -108,14 +108,10 @@ func queryError(err error) error {
 	if !errors.As(err, &e) || e.Class != model.Unreachable && e.Class != model.Busy {
 		return failed("%w", err)
 	}
-	cause := e.Unwrap()
-	switch {
-	case cause == nil:
-		return refused(err)
-	case e.Class == model.Unreachable:
-		return refused(fmt.Errorf("the database could not carry this out: %w; tabellion models check compares it with the definitions", cause))
+	if cause := e.Unwrap(); cause != nil && e.Class == model.Unreachable {
+		err = fmt.Errorf("the database could not carry this out: %w; tabellion models check compares it with the definitions", cause)
 	}
-	return refused(fmt.Errorf("%w: %w", err, cause))
+	return refused(err)
 }
 
 // explain shows the plan and the statements.

@@ -80,7 +80,7 @@ func TestREADMEWalk(t *testing.T) {
 		t.Fatalf("the start does not say how to call it:\n%s", said)
 	}
 	steps, answers := walk(t)
-	script := "set -eu\n" + first + "\n" + strings.Replace(ports.Replace(steps), "tbl_...", key, 1)
+	script := "set -eu\n" + first + "\necho\n" + strings.Replace(ports.Replace(steps), "tbl_...", key, 1)
 	shell := exec.CommandContext(t.Context(), "bash", "-c", script)
 	shell.Dir = dir
 	out, err := shell.CombinedOutput()

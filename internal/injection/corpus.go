@@ -140,6 +140,6 @@ func unicodes() []string {
 // long are strings that are too long for something.
 func long() []string {
 	return []string{
-		strings.Repeat("a", 70), strings.Repeat("a", 1000), strings.Repeat("'", 5000), strings.Repeat(`"`, 5000), strings.Repeat("(", 3000), strings.Repeat("{", 3000), strings.Repeat("a{", 500), strings.Repeat(Marker+" ", 1000), strings.Repeat("\\", 4097), strings.Repeat("%", 4096), strings.Repeat("é", 40000), strings.Repeat("a.", 2000), strings.Repeat("@", 1000), "Order { " + strings.Repeat("lines { ", 200) + "note" + strings.Repeat(" }", 201), fmt.Sprintf("%s", strings.Repeat("; DELETE FROM orders", 300)), strings.Repeat("A", 70000),
+		strings.Repeat("a", 70), strings.Repeat("a", 1000), strings.Repeat("'", 5000), strings.Repeat(`"`, 5000), strings.Repeat("(", 3000), strings.Repeat("{", 3000), strings.Repeat("a{", 500), strings.Repeat(Marker+" ", 1000), strings.Repeat("\\", 4097), strings.Repeat("%", 4096), strings.Repeat("é", 40000), strings.Repeat("a.", 2000), strings.Repeat("@", 1000), "Order { " + strings.Repeat("lines { ", 200) + "note" + strings.Repeat(" }", 201), strings.Repeat("; DELETE FROM orders", 300), strings.Repeat("A", 70000),
 	}
 }

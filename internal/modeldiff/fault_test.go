@@ -123,13 +123,13 @@ var faults = map[string]faulty{
 	})},
 	"null is missing": {before: conditions(func(c plan.Cond) plan.Cond {
 		if n, ok := c.(plan.IsNull); ok {
-			return plan.Not{Cond: plan.HasValue{By: n.By}}
+			return plan.Not{Cond: plan.HasValue(n)}
 		}
 		return c
 	})},
 	"$exists wants a value": {before: conditions(func(c plan.Cond) plan.Cond {
 		if n, ok := c.(plan.IsStored); ok {
-			return plan.HasValue{By: n.By}
+			return plan.HasValue(n)
 		}
 		return c
 	})},
