@@ -1,7 +1,6 @@
 package injection
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )

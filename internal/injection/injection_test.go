@@ -3,7 +3,6 @@
 package injection
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -159,7 +158,7 @@ func checkStatements(t *testing.T, w *world) {
 	if len(sent) < 20 {
 		t.Errorf("only %d distinct statements were seen", len(sent))
 	}
-	names, wrong := w.names(), 0
+	names, wrong := Names(w.perModel.Registry.List()), 0
 	for _, s := range sent {
 		if problem := CheckStatement(s.Text, s.Args, names); problem != "" {
 			if wrong++; wrong <= 5 {
@@ -168,43 +167,4 @@ func checkStatements(t *testing.T, w *world) {
 		}
 	}
 	t.Logf("%d distinct statements", len(sent))
-}
-
-// CheckStatement says what is wrong with a statement that was sent: it must be one, hold no literal but ours, name nothing
-// but what the definitions name, and have as many placeholders as arguments.
-func CheckStatement(text string, args int, names map[string]bool) string {
-	if strings.Contains(text, Marker) || strings.Contains(text, MarkerNumber) {
-		return "holds a marker of the input"
-	}
-	tokens, err := Lex(text)
-	if err != nil {
-		return err.Error()
-	}
-	placeholders := map[string]bool{}
-	for _, tok := range tokens {
-		switch tok.Kind {
-		case Text:
-			if !ourTexts[tok.Text] {
-				return "holds the text " + fmt.Sprintf("%q", tok.Text)
-			}
-		case Number:
-			if !ourNumbers[tok.Text] {
-				return "holds the number " + tok.Text
-			}
-		case Quoted:
-			if !names[tok.Text] && !made.MatchString(tok.Text) {
-				return "names " + fmt.Sprintf("%q", tok.Text)
-			}
-		case Placeholder:
-			placeholders[tok.Text] = true
-		case Word:
-			if !ourWords[strings.ToLower(tok.Text)] && !made.MatchString(tok.Text) {
-				return "holds the word " + tok.Text
-			}
-		}
-	}
-	if len(placeholders) != args {
-		return fmt.Sprintf("has %d placeholders and %d arguments", len(placeholders), args)
-	}
-	return ""
 }

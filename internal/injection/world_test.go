@@ -62,22 +62,6 @@ func (w *world) surface(tool string) *site.Site {
 	return w.generic
 }
 
-// names are those that statements may hold in quotation marks: tables, columns and schemas of the definitions, and the
-// collation by code point.
-func (w *world) names() map[string]bool {
-	out := map[string]bool{"public": true, "main": true, "C": true, "__present": true}
-	for _, m := range w.perModel.Registry.List() {
-		out[m.Collection], out[m.Table] = true, true
-		for _, f := range m.Fields {
-			out[f.Column] = true
-		}
-	}
-	for _, name := range []string{"tabellion_idempotency", "scope", "key", "fingerprint", "outcome", "expires", "created"} {
-		out[name] = true
-	}
-	return out
-}
-
 // position is a place for a hostile string in a call.
 type position struct {
 	name, tool string

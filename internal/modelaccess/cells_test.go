@@ -12,6 +12,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/tabellion-mcp/tabellion/internal/injection"
 	"github.com/tabellion-mcp/tabellion/internal/modelaccess/site"
 	"github.com/tabellion-mcp/tabellion/model"
 )
@@ -109,8 +110,18 @@ func TestCells(t *testing.T) {
 	site.Each(t, func(t *testing.T, p *site.Place) {
 		w := newWorld(t, p, config(t))
 		w.keep(t)
-		list := cells(t, rules(t, "rules.yaml"))
-		report(t, w, list)
+		p.Sent()
+		report(t, w, cells(t, rules(t, "rules.yaml")))
+		sent := p.Sent()
+		names := injection.Names(w.perModel.Registry.List())
+		for _, s := range sent {
+			if problem := injection.CheckStatement(s.Text, s.Args, names); problem != "" {
+				t.Errorf("%s\n  %s", problem, s.Text)
+			}
+		}
+		if len(sent) < 50 {
+			t.Errorf("only %d distinct statements were seen", len(sent))
+		}
 	})
 	for file, meaning := range unconfigured {
 		t.Run(file, func(t *testing.T) {
