@@ -237,8 +237,9 @@ func judgeRights(ctx context.Context, name string, c *config.ModelSource, source
 		return nil
 	}
 	slices.Sort(accept)
-	return fmt.Errorf("models.sources.%s: the database role can do more than it should: %s. Use another role, or accept it in the configuration: accept: [%s]",
-		name, strings.Join(words, "; "), strings.Join(slices.Compact(accept), ", "))
+	accept = slices.Compact(accept)
+	return fmt.Errorf("models.sources.%s: the database role can do more than it should: %s. Use another role, or accept it, in the configuration with accept: [%s], on the command line with --accept %s",
+		name, strings.Join(words, "; "), strings.Join(accept, ", "), strings.Join(accept, ","))
 }
 
 // close closes the databases.

@@ -236,7 +236,7 @@ func cellText(v canonjson.Value) string {
 // columnGap stands between columns, and leastColumn is how narrow one may become.
 const (
 	columnGap   = "  "
-	leastColumn = 8
+	leastColumn = 12
 )
 
 // columnWidths shares the width of the terminal: each column gets what its longest cell needs, and the widest give way.

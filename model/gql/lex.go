@@ -89,10 +89,10 @@ func (l *lexer) run(k kind, at int, part func(byte) bool) token {
 
 // The corrected examples. One goes with every error.
 const (
-	exampleQuery  = `Course($condition: @c0, $sort: @s0, $limit: @l) { title, lessons { title } }`
-	exampleValue  = `Course($limit: @l) { title } with params {"l": 10}`
-	exampleFields = `Course { title, code }`
-	exampleKid    = `Course { title, lessons($limit: @l) { title } }`
+	exampleQuery  = `Model($condition: @c0, $sort: @s0, $limit: @l) { field, relation { field } }`
+	exampleValue  = `Model($limit: @l) { field } with params {"l": 10}`
+	exampleFields = `Model { field, otherField }`
+	exampleKid    = `Model { field, relation($limit: @l) { field } }`
 )
 
 // exampleFor chooses the example for a character that the language does not have: mostly somebody wrote a literal.

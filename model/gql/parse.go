@@ -51,7 +51,7 @@ func (p *parser) query() (*Query, error) {
 	}
 	if err == nil && p.token.kind == arrow {
 		if err = p.advance(); err == nil && !p.token.is("{") {
-			err = p.unexpected("a block { ... } after ->", `Course($limit: @l) -> { title }`)
+			err = p.unexpected("a block { ... } after ->", `Model($limit: @l) -> { field }`)
 		}
 	}
 	if err == nil && p.token.is("{") {

@@ -168,7 +168,7 @@ func (j *judge) group(key string, v canonjson.Value, depth int) (Cond, error) {
 
 // not reads $not between conditions: it stands around exactly one relation predicate (section 8.2).
 func (j *judge) not(v canonjson.Value, depth int) (Cond, error) {
-	const form = `Write {"$not": {"lessons": {"$exists": true}}}; around a comparison it stands inside the field: {"price": {"$not": {"$gt": 1}}}`
+	const form = `Write {"$not": {"relation": {"$exists": true}}}; around a comparison it stands inside the field: {"field": {"$not": {"$gt": 1}}}`
 	if v.Kind() != canonjson.KindObject || v.Len() == 0 || j.m == nil {
 		return nil, j.fault(model.BadFilter, "$not needs exactly one relation predicate, not %s. %s", short(v), form)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // predicateForm is the example for faults of relation predicates.
-const predicateForm = `Write {"lessons": {"$filter": {...}, "$exists": true}} or {"lessons": {"$count": {"$gte": 2}}} or {"lessons": {"$sum": {"$of": "minutes", "$gt": 90}}}`
+const predicateForm = `Write {"relation": {"$filter": {...}, "$exists": true}} or {"relation": {"$count": {"$gte": 2}}} or {"relation": {"$sum": {"$of": "field", "$gt": 90}}}`
 
 // predicate reads one relation predicate (section 8.2).
 type predicate struct {

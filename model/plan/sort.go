@@ -12,7 +12,7 @@ type sortKey struct {
 }
 
 // sortForm is the example for faults of sorts.
-const sortForm = `Write {"price": -1, "title": 1}, where 1 is ascending and -1 descending`
+const sortForm = `Write {"field": -1, "otherField": 1}, where 1 is ascending and -1 descending`
 
 // sortKeys reads $sort: an object, whose members are in the order written, or an array of objects with one member each.
 // A key that comes again adds nothing.
