@@ -22,7 +22,7 @@ type modelFlags struct {
 	Accept []string `placeholder:"NAME" help:"Accept a right of the database's role that it should not have. May be repeated."`
 	Data   string   `placeholder:"DIR" help:"Where the audit trail and keys are kept, with --models. Without it they last as long as the process."`
 	User   string   `placeholder:"NAME" help:"Who the client is, in a quick form; STORE_USER, or else the operating system's user."`
-	Roles  roleList `placeholder:"ROLE,..." help:"Roles of the client, in a quick form; STORE_ROLES, or else admin. '' is none."`
+	Roles  roleList `placeholder:"ROLE,..." help:"Roles of the client, in a quick form; STORE_ROLES, or else admin. --roles= gives none."`
 
 	name string // of the database, as the definitions say
 }

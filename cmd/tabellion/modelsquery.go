@@ -20,7 +20,7 @@ import (
 // asWho says whose rights a command about models has.
 type asWho struct {
 	User  string   `placeholder:"NAME" help:"Whose rights; STORE_USER, auth.local of the configuration, or the operating system's user."`
-	Roles roleList `placeholder:"ROLE,..." help:"His roles; STORE_ROLES, those of auth.local, or admin. '' is none."`
+	Roles roleList `placeholder:"ROLE,..." help:"His roles; STORE_ROLES, those of auth.local, or admin. --roles= gives none."`
 }
 
 // context is who asks.
