@@ -72,6 +72,7 @@ race: ## the race detector, where cgo is available
 
 long: race ## the long run before a release
 	KILLS=300 CUTS=1000 HISTORIES=100 NTH=all $(GO) test -count=1 -v -timeout 0 ./internal/durability
+	FULL=1 QUERIES=5000 $(GO) test -count=1 -v -timeout 0 ./internal/injection ./internal/modelaccess ./internal/modeldiff
 	scripts/fuzz.sh 60s
 
 clean:

@@ -3,6 +3,7 @@
 package injection
 
 import (
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -51,6 +52,9 @@ func TestCorpus(t *testing.T) {
 	if len(all) < 300 {
 		t.Errorf("%d strings, want 300 or more", len(all))
 	}
+	if n := len(sample()); n < 300 && !testing.Short() {
+		t.Errorf("%d strings go into each position, want 300 or more", n)
+	}
 	t.Logf("%d strings, %d positions for reading, %d for writing", len(all), len(reads()), len(writes()))
 	for _, must := range []string{"'", `"`, "--", "/*", "$$", `\`, "\x00", "’", "%", "$where", "Ignore all", "../", "%n"} {
 		found := false
@@ -63,15 +67,21 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// sample is the corpus, or every seventh string of it in a quick run.
+// sample is what goes into each position: 300 strings and more of every kind, all of them with FULL=1, and every seventh
+// in a quick run.
 func sample() []string {
-	all := Corpus()
-	if !testing.Short() {
+	all, of, take := Corpus(), 17, 10
+	switch {
+	case os.Getenv("FULL") != "":
 		return all
+	case testing.Short():
+		of, take = 7, 1
 	}
 	var out []string
-	for i := 0; i < len(all); i += 7 {
-		out = append(out, all[i])
+	for i, s := range all {
+		if i%of < take {
+			out = append(out, s)
+		}
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -406,10 +407,13 @@ func differs(a, b *world, who site.Who, c call) string {
 
 // calls is how many calls are made of each caller.
 func calls() int {
-	if testing.Short() {
+	switch {
+	case os.Getenv("FULL") != "":
+		return 400
+	case testing.Short():
 		return 60
 	}
-	return 400
+	return 150
 }
 
 // TestUnseenValues makes the same calls of two databases that differ only in what the caller cannot see: every byte of the
