@@ -197,9 +197,13 @@ func (m *measurement) place() string {
 	return fmt.Sprintf("%s with %d parents, %s", m.line.Engine, m.line.Parents, m.line.Way)
 }
 
-// round measures for some seconds. What is so slow that one call takes a round is measured in the first round alone.
+// tooSlow is how many rounds a call may take and still be measured in the next one. It is so many that a call which had to
+// wait for something else on the machine does not stand alone.
+const tooSlow = 4
+
+// round measures for some seconds. What is far slower than a round is measured in the first one alone.
 func (m *measurement) round(ctx context.Context, n int, seconds float64) error {
-	if n > 0 && m.elapsed/time.Duration(len(m.took)) > time.Duration(seconds*float64(time.Second)) {
+	if n > 0 && m.elapsed/time.Duration(len(m.took)) > time.Duration(tooSlow*seconds*float64(time.Second)) {
 		return nil
 	}
 	first, took, elapsed, err := m.run(ctx, seconds, m.calls)
