@@ -149,18 +149,19 @@ func TestGoldenErrorsRead(t *testing.T) {
 	}
 }
 
-// TestGoldenProfiles plans the recorded cases of the profiles.
+// TestGoldenProfiles plans the recorded cases of the profiles. A write and a route of its own are judged before there is a
+// plan: those cases are the engine's.
 func TestGoldenProfiles(t *testing.T) {
 	registry := platform(t)
 	for _, c := range fixture(t, "cases-profile.json").Items() {
+		if c.Get("setProfile").IsAbsent() && (c.Get("gql").IsAbsent() || !c.Get("routeOverride").IsAbsent()) {
+			continue
+		}
 		t.Run(c.Get("id").Str(), func(t *testing.T) {
 			if name := c.Get("setProfile"); !name.IsAbsent() {
 				_, err := plan.ProfileNamed(name.Str())
 				checkError(t, err, c.Get("expect").Get("error"))
 				return
-			}
-			if c.Get("gql").IsAbsent() || !c.Get("routeOverride").IsAbsent() {
-				t.Skip("a write, or a route: judged before a plan is made")
 			}
 			profile, err := plan.ProfileNamed(c.Get("profile").Str())
 			if err != nil {
